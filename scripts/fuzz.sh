@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 [ -d "$HOME/.cargo/bin" ] && PATH="$PATH:$HOME/.cargo/bin"
 export PATH
 targets=${1:-all} seconds=${2:-60}
-[ "$targets" = all ] && targets="manifest pack entries requests elf expressions filters names packets"
+[ "$targets" = all ] && targets="manifest pack entries requests elf lengths expressions filters names packets"
 host=$(rustc -vV | sed -n 's/^host: //p')
 work=target/fuzz
 bin=$work/$host/release
@@ -58,6 +58,7 @@ seed elf '\000' "$runtime"
 for way in '\001\001\000\020\000\000' '\002' '\003\000\020\000\000'; do
     seed elf "$way" /bin/true "$(printf %.3s "${way#?}")"
 done
+seed lengths '' /bin/true
 # $rdi == 7 && *(short *)$rax < 3
 printf '\046\000\005\042\007\023\016\040\000\030\046\000\000\030\026\020\042\003\024\047\042\000\042\000\042\000\047' >"$seeds/condition"
 seed expressions '' "$seeds/condition"

@@ -14,9 +14,11 @@ use xxhash_rust::xxh3::{xxh3_128, xxh3_64};
 const QUICKLY: &str = "REPRISE_QUICK_IMAGE";
 
 /// What the image is made of, from the workspace's root: a change in any of it builds it again.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
     "crates/runtime",
     "crates/place",
+    "crates/code",
+    "crates/heap",
     "crates/abi",
     "Cargo.toml",
     "Cargo.lock",

@@ -86,6 +86,7 @@ fn all_targets_hold() {
         bodies::elf,
         bodies::entries,
         bodies::filters,
+        bodies::lengths,
         bodies::manifest,
         bodies::names,
         bodies::pack,
@@ -138,6 +139,15 @@ fn modules_that_are_nearly_right() {
     try_changed(bodies::elf, &[&[2][..], &file].concat(), 500);
     let head = [3, 0, 0x20, 1, 0];
     try_changed(bodies::elf, &[&head[..], &file].concat(), 100);
+}
+
+#[test]
+fn code_that_is_nearly_right() {
+    let file = linker();
+    // Somewhere in it is code.
+    for code in file.chunks(4096).step_by(8) {
+        try_changed(bodies::lengths, code, 20);
+    }
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use super::choose::MAX_DISCRIMINATORS;
 use super::machine::Machine;
 use super::name::{hash_window, Hash, Name, CODE_LEN, RED_ZONE, STACK_WORDS};
-use super::regs::{Regs, FLAGS, GPRS, NAMES};
 use super::stub::{Discriminator, Source, MAX_TESTS};
 use core::fmt;
 use reprise_abi::layout::PAGE;
+use reprise_code::regs::{Regs, FLAGS, GPRS, NAMES};
 
 /// What was found to differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

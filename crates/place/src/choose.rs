@@ -5,9 +5,9 @@
 //! the most varied value goes first, registers before vectors before memory.
 
 use super::machine::{Xmm, X87};
-use super::regs::{Regs, GPRS, RSP};
 use super::stub::{Discriminator, Source};
 use reprise_abi::layout::USER_END;
+use reprise_code::regs::{Regs, GPRS, RSP};
 
 /// Most discriminators of a name.
 pub const MAX_DISCRIMINATORS: usize = 12;

@@ -1,19 +1,16 @@
 //! Places: an instruction in the middle of code, where a slice ends or a signal came, named by the state in which the thread reached it.
 //!
 //! There is no instruction counter, so the state names the place. What is here is pure logic over registers and
-//! memory, without system calls; the caller plants breakpoints, handles signals and maps stubs.
+//! memory, without system calls, on top of [`reprise_code`]; the caller plants breakpoints, handles signals and maps stubs.
 //!
 //! Record: [`walk::Walk`] takes an interrupted thread to a place that can be patched and says how visits of that place
-//! differ; [`name::Name`] is what is logged. Replay: [`patchable::classify`] says how to patch the place,
+//! differ; [`name::Name`] is what is logged. Replay: [`reprise_code::patchable::classify`] says how to patch the place,
 //! [`stub::Stub`] is the machine code that lets visits pass that can't be the one, [`check`] judges the others.
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`regs`] | the registers of a thread |
 //! | [`machine`] | what is read of a stopped thread |
-//! | [`decode`] | one instruction |
 //! | [`step`] | where a thread goes next |
-//! | [`patchable`] | can this instruction be patched, and where may its stub lie |
 //! | [`stub`] | the stub's machine code |
 //! | [`trace`] | the loop that a place lies in |
 //! | [`choose`] | which words tell two visits apart |
@@ -26,14 +23,10 @@
 #[cfg(test)]
 extern crate std;
 
-pub mod arena;
 pub mod check;
 pub mod choose;
-pub mod decode;
 pub mod machine;
 pub mod name;
-pub mod patchable;
-pub mod regs;
 pub mod step;
 pub mod stub;
 pub mod trace;

@@ -4,15 +4,16 @@
 //! As bytes it is the content of a [`Tag::State`](reprise_abi::event::Tag::State) section, which is untrusted input.
 
 use super::choose::{Discriminators, MAX_DISCRIMINATORS};
-use super::machine::{Machine, Memory, Xmm, X87};
-use super::patchable::Form;
-use super::regs::{Regs, FLAGS, GPRS, NAMES};
 use super::stub::{Discriminator, Source};
 use super::walk::Plan;
 #[cfg(test)]
 use super::walk::CHANGING_PAGES;
+use crate::machine::{Machine, Xmm, X87};
 use core::fmt;
 use reprise_abi::layout::PAGE;
+use reprise_code::memory::Memory;
+use reprise_code::patchable::Form;
+use reprise_code::regs::{Regs, FLAGS, GPRS, NAMES};
 
 /// Version of the bytes of a name.
 const VERSION: u8 = 1;

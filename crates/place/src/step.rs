@@ -2,9 +2,9 @@
 //!
 //! The trap flag and the debug registers cost ten times more where they are virtualised (FACTS).
 
-use super::decode::{Flow, Insn};
-use super::machine::Memory;
-use super::regs::Regs;
+use reprise_code::decode::{Flow, Insn};
+use reprise_code::memory::Memory;
+use reprise_code::regs::Regs;
 
 /// Where a thread will be after one instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,9 +39,9 @@ pub fn next<M: Memory + ?Sized>(insn: &Insn, regs: &Regs, memory: &M) -> Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::decode;
     use crate::live::Child;
-    use crate::regs::{CF, OF, RCX, RSP, SF, ZF};
+    use reprise_code::decode::decode;
+    use reprise_code::regs::{CF, OF, RCX, RSP, SF, ZF};
 
     struct Flat(u64, Vec<u8>);
 

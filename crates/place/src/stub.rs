@@ -17,10 +17,10 @@
 //! earlier visit has no memory: [`Stub::locate`] says so, and the visit is a miss. The save cell must lie in another page
 //! than the stub: writing beside running code is slow.
 
-use super::decode::{Condition, Flow, Insn};
-use super::patchable::{Form, Place, INT3};
-use super::regs::{Regs, RCX, RSP};
 use super::trace::{Trace, MAX_TRACE};
+use reprise_code::decode::{Condition, Flow, Insn};
+use reprise_code::patchable::{Form, Place, INT3};
+use reprise_code::regs::{Regs, RCX, RSP};
 
 mod looped;
 

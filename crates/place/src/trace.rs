@@ -4,10 +4,10 @@
 //! predicts by the instructions' addresses. A loop that runs inside the stub has neither. What is traced is one way around, from the
 //! place back to it; every other way leaves the copy for the program's own code, and comes back through the patch.
 
-use super::decode::{Condition, Flow, Insn};
-use super::machine::Memory;
-use super::patchable::Place;
-use super::regs::{RCX, RSP};
+use reprise_code::decode::{Condition, Flow, Insn};
+use reprise_code::memory::Memory;
+use reprise_code::patchable::Place;
+use reprise_code::regs::{RCX, RSP};
 
 /// Most instructions of a loop.
 pub const MAX_TRACE: usize = 32;
@@ -145,8 +145,18 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::patchable::classify;
-    use crate::patchable::tests::Code;
+    use reprise_code::patchable::classify;
+
+    /// Code, and where it lies.
+    struct Code(u64, Vec<u8>);
+
+    impl Memory for Code {
+        fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
+            let from = addr.checked_sub(self.0).map(|at| at as usize);
+            let bytes = from.and_then(|at| self.1.get(at..at.checked_add(buf.len())?));
+            bytes.map(|b| buf.copy_from_slice(b)).is_some()
+        }
+    }
 
     const PC: u64 = 0x5555_5555_0000;
 

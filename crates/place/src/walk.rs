@@ -19,13 +19,13 @@
 //! come back, all that is stored from then on until they come back once more: among that is what tells the rounds apart.
 
 use super::choose::{choose, Discriminators, Visit, WordSeen};
-use super::decode::{Condition, Flow, Insn, MAX_OPERAND};
 use super::machine::Machine;
-use super::patchable::{classify, Form, Places};
-use super::regs::{Regs, RCX};
 use super::step::{next, Next};
 use super::stub::{Discriminator, Source};
 use reprise_abi::layout::{PAGE, USER_END};
+use reprise_code::decode::{Condition, Flow, Insn, MAX_OPERAND};
+use reprise_code::patchable::{classify, Form, Places};
+use reprise_code::regs::{Regs, RCX};
 
 /// Most steps of each phase.
 pub const MAX_STEPS: u32 = 64;
@@ -827,7 +827,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::decode;
+    use reprise_code::decode::decode;
 
     /// The thread goes through these instructions; where a loop is left, if it is.
     fn goes_round(way: &[(u64, &[u8])], only: bool) -> Option<u64> {

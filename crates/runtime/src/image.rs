@@ -6,7 +6,7 @@ use reprise_runtime as _;
 
 /// The runtime's heap, where there is no other.
 #[global_allocator]
-static ARENA: reprise_place::arena::Arena = reprise_place::arena::Arena::new();
+static ARENA: reprise_code::arena::Arena = reprise_code::arena::Arena::new();
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {

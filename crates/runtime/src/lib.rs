@@ -17,7 +17,7 @@
 //! | [`code`] | the program's instructions |
 //! | [`races`] | who looks for races |
 //! | [`engine`] | the seam between gates and engines |
-//! | [`heap`] | the allocator of engines that order what it does |
+//! | [`heap`] | what the allocator of the program's memory asks of the runtime |
 //! | [`gate`] | what is done at a gate, whatever the engine |
 //! | [`sync`] | gates of synchronisation |
 //! | [`isolate`] | private memory: threads as processes, and commits |

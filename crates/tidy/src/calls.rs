@@ -74,7 +74,7 @@ mod tests {
             "abi/src/syscalls/files.rs",
             "runtime/src/machine/own_calls.rs",
             "place/src/tests.rs",
-            "runtime/src/heap/tests/one.rs",
+            "heap/src/tests/one.rs",
         ] {
             assert_eq!(calls_named(path, LIST), 0, "{path}");
         }

@@ -1,5 +1,5 @@
 //! What the sources keep to: the walls inside of the runtime, who may know system calls ([`calls`]), who makes references that
-//! nobody checks ([`aliases`]), and what the documents name ([`documents`]).
+//! nobody checks ([`aliases`]), what the image is built from ([`image`]), and what the documents name ([`documents`]).
 //!
 //! Cargo keeps the walls between crates; inside of one, any module can name any other, and sooner or later does.
 //!
@@ -10,6 +10,7 @@
 pub mod aliases;
 pub mod calls;
 pub mod documents;
+pub mod image;
 mod paths;
 mod text;
 

@@ -1,6 +1,7 @@
 //! References that the compiler does not check are made in few places.
 
-use reprise_tidy::aliases::{blocks_taken, shared_by_word};
+use reprise_tidy::aliases::{blocks_taken, lent_for_good, shared_by_word};
+use reprise_tidy::image::linked;
 use reprise_tidy::sources;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,8 +10,12 @@ use std::path::Path;
 fn inside() -> BTreeMap<String, String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut all = BTreeMap::new();
-    for name in ["abi", "place", "runtime"] {
-        for (file, source) in sources(&crates.join(name).join("src")).expect("a crate's sources") {
+    let linked = linked(&crates).expect("the manifests");
+    for name in ["abi", "code", "heap", "place"] {
+        assert!(linked.contains(name), "{name} is not among {linked:?}");
+    }
+    for name in linked {
+        for (file, source) in sources(&crates.join(&name).join("src")).expect("a crate's sources") {
             all.insert(format!("{name}/src/{file}"), source);
         }
     }
@@ -74,5 +79,30 @@ fn a_block_that_is_taken_in_the_midst_is_found() {
         assert!(there.contains(before), "{file}");
         assert_eq!(blocks_taken(file, there), 0);
         assert_eq!(blocks_taken(file, &there.replacen(before, after, 1)), 1);
+    }
+}
+
+#[test]
+fn little_is_lent_for_good() {
+    let all = inside();
+    let found: Vec<_> = all
+        .iter()
+        .filter(|(f, s)| lent_for_good(f, s) != 0)
+        .map(|(f, _)| f)
+        .collect();
+    assert!(
+        found.is_empty(),
+        "lend it for the time of a call, or say in `LENT` what it is (crates/tidy/src/aliases.rs): {found:#?}"
+    );
+}
+
+#[test]
+fn what_is_lent_for_good_anew_is_found() {
+    let all = inside();
+    let lends = "\nfn list() -> &'static mut List { unsafe { LIST.change() } }\n";
+    for file in ["runtime/src/isolate/reuse.rs", "heap/src/own.rs"] {
+        let there = &all[file];
+        assert_eq!(lent_for_good(file, there), 0);
+        assert_eq!(lent_for_good(file, &format!("{there}{lends}")), 1);
     }
 }

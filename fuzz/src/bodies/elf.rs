@@ -1,11 +1,14 @@
 //! See `fuzz_targets/elf.rs`.
 
 use super::bytes::Bytes;
+use reprise_code::elf::Module;
+use reprise_code::entries;
+use reprise_code::functions::Functions;
+use reprise_code::memory::Memory;
+use reprise_code::reached::{Walk, MAX_WAITING};
+use reprise_code::sweep::{self, Way};
 use reprise_launch::{orderable, RuntimeImage};
-use reprise_place::machine::Memory;
 use reprise_replay::symbols;
-use reprise_runtime::code::elf::Module;
-use reprise_runtime::code::functions::Functions;
 use reprise_trace::{Content, ImageWriter, Region, Writer};
 use std::cell::Cell;
 
@@ -14,6 +17,8 @@ const PAGE: u64 = 4096;
 const MOST_SYMBOLS: u64 = 1000;
 /// Reads that finding a thing in a module has a reason to make.
 const MOST_READS: u64 = 100_000;
+/// Reads that following its control flow has a reason to make: a few for each symbol that is looked at.
+const MOST_FOLLOWED: u64 = 8 << 20;
 /// Longest image of which an address is named.
 const MOST_NAMED: usize = 1 << 20;
 
@@ -95,8 +100,21 @@ fn module(data: &mut Bytes) {
             assert!(start <= pc);
         }
         functions.end_of(pc);
+        let mut way = Way::default();
+        if sweep::is_instruction(&functions, &mut way, pc) == Some(true) {
+            let start = functions.function_of(pc).expect("a function");
+            assert_eq!(sweep::arrives(m, start, pc), Some(true));
+        }
     }
+    let code = at..at.saturating_add(data.0.len() as u64);
+    entries::each(m, code.clone(), code.clone(), |start, end| {
+        assert!(code.start <= start && start < end && end <= code.end);
+    });
     assert!(reads.get() < MOST_READS, "{} reads", reads.get());
+    let mut seen = vec![0; data.0.len().div_ceil(8)];
+    let mut waiting = vec![0; MAX_WAITING];
+    Walk::of(m, &module, code, &mut seen, &mut waiting).is_reached(pc);
+    assert!(reads.get() < MOST_FOLLOWED, "{} reads", reads.get());
 }
 
 /// A program that is about to be recorded.

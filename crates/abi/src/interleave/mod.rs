@@ -5,6 +5,11 @@
 //! A thread can be killed before any access, with its whole process; what is in its store buffer still gets out. What it wrote in a
 //! schedule is undone after it, so that models may be as large as the session is.
 //!
+//! To add a protocol: write it in this crate as plain functions of words from [`crate::atomic`], which in tests are the scheduler's; what else it
+//! does, sleeping and waking among it, comes in by a trait (`Kernel` of `schedule/lock.rs`, `Around` and `Waiter` of `rounds/mod.rs`). Beside it,
+//! `schedules.rs` has a model whose threads do all that may be done, says what must be true at each step and in the end, and gives both to
+//! [`explore`]; and a test that breaks the protocol in a few places by what is written to a word (`Spoil`), each of which has to be found.
+//!
 //! Why not a crate: none of those there are kills threads, and all want types of their own in the place of words in shared memory.
 
 pub mod fiber;

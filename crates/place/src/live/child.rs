@@ -1,7 +1,8 @@
 //! A real program, stepped by ptrace.
 
-use crate::machine::{Machine, Memory, Xmm};
-use crate::regs::Regs;
+use crate::machine::{Machine, Xmm};
+use reprise_code::memory::Memory;
+use reprise_code::regs::Regs;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,8 @@
 //! Runs code in this process with registers of its own, and gives every trap, fault and time-out in it to a closure.
 
-use crate::machine::{Machine, Memory, Xmm};
-use crate::regs::{Regs, GREGS};
+use crate::machine::{Machine, Xmm};
+use reprise_code::memory::Memory;
+use reprise_code::regs::{Regs, GREGS};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -177,7 +178,7 @@ extern "C" fn on_signal(signal: i32, _: *mut libc::siginfo_t, context: *mut libc
         }
         run.home = Some(*frame.gregs());
         let (regs, xmm) = run.start;
-        let kept = frame.regs().rflags & !crate::regs::FLAGS;
+        let kept = frame.regs().rflags & !reprise_code::regs::FLAGS;
         frame.set(&Regs {
             rflags: regs.rflags | kept,
             ..regs

@@ -12,7 +12,8 @@ mod strangers;
 
 pub use child::Child;
 
-use super::machine::{Machine, Memory, Xmm};
+use crate::machine::{Machine, Xmm};
+use reprise_code::memory::Memory;
 
 /// No memory, no vectors.
 pub struct Nothing;

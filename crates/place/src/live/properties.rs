@@ -2,10 +2,10 @@
 
 use super::harness::{read, write, Frame, Live, CELL, CODE, DATA};
 use crate::machine::Xmm;
-use crate::patchable::classify;
-use crate::regs::{Regs, FLAGS};
 use crate::stub::{Discriminator, Source, Spot, Stub, MAX_STUB};
 use proptest::prelude::*;
+use reprise_code::patchable::classify;
+use reprise_code::regs::{Regs, FLAGS};
 
 /// `nop dword ptr [rax+rax]` of five bytes, then the end.
 const PLACE: [u8; 6] = [0x0f, 0x1f, 0x44, 0x00, 0x00, 0xcc];

@@ -2,16 +2,16 @@
 
 use super::harness::{arm_timer, read, write, Frame, Live, CELL};
 use crate::check::{check, check_code, Difference, Tests};
-use crate::decode::Insn;
 use crate::machine::Xmm;
 use crate::name::{Name, MAX_NAME};
-use crate::patchable::{classify, Form, Place, INT3};
-use crate::regs::{Regs, RCX};
 use crate::step::{next, Next};
 use crate::stub::{Spot, Stub, MAX_STUB};
 use crate::trace::Trace;
 use crate::walk::{Action, Walk};
 use reprise_abi::layout::USER_END;
+use reprise_code::decode::Insn;
+use reprise_code::patchable::{classify, Form, Place, INT3};
+use reprise_code::regs::{Regs, RCX};
 
 /// FNV-1a.
 pub fn hash(bytes: &[u8]) -> u64 {

@@ -4,10 +4,10 @@ use super::harness::{read, write, Live, CODE, DATA, STACK};
 use super::rehearse::{plain, record, replay, Interrupt, Recorded, Scene};
 use crate::check::{check_registers, What};
 use crate::name::Name;
-use crate::patchable::Form;
-use crate::regs::{Regs, FLAGS, RSP};
 use crate::stub::Source;
 use crate::walk::{Action, Reason};
+use reprise_code::patchable::Form;
+use reprise_code::regs::{Regs, FLAGS, RSP};
 use std::arch::global_asm;
 
 /// Defines a program and a function that returns its bytes. Data lies one page after its beginning.
@@ -501,7 +501,7 @@ fn a_walk_that_strays_gives_up() {
         ..Regs::default()
     };
     struct Code;
-    impl crate::machine::Memory for Code {
+    impl reprise_code::memory::Memory for Code {
         fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
             buf.copy_from_slice(&read(addr, buf.len()));
             true

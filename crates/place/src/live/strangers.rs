@@ -1,9 +1,9 @@
 //! Walks through real programs, from wherever they happen to be.
 
 use super::Child;
-use crate::decode::{Flow, Insn};
-use crate::patchable::Form;
 use crate::walk::{Action, Walk};
+use reprise_code::decode::{Flow, Insn};
+use reprise_code::patchable::Form;
 
 /// Steps after which a run for the next visit counts as timed out.
 const TIMEOUT_STEPS: u32 = 300;

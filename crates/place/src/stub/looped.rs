@@ -17,10 +17,10 @@ use super::{
     Discriminator, Form, Source, Stub, StubError, INT3, JMP_REL8, JRCXZ, LEA, MOV_LOAD, MOV_STORE,
     REX_W,
 };
-use crate::decode::{Condition, Flow};
-use crate::patchable::Place;
-use crate::regs::{Regs, RCX, RSP};
 use crate::trace::{Step, Trace, MAX_TRACE};
+use reprise_code::decode::{Condition, Flow};
+use reprise_code::patchable::Place;
+use reprise_code::regs::{Regs, RCX, RSP};
 
 /// Branches out of the loop: where their displacement is, and where they lead.
 struct Exits {

@@ -1,38 +1,39 @@
-//! The functions of a loaded file, as its table for unwinding tells them (`.eh_frame_hdr`; System V ABI, and "Linux Standard Base", 10.6.2).
-//!
-//! Code has no marks of where its instructions begin, and between functions there may be anything. What decoding reaches from the
-//! beginning of a function is an instruction.
+//! The modules that the program's mappings belong to, and their functions ([`reprise_code::functions`]).
 
-use crate::code::elf;
 use crate::machine::guard::Program;
 use crate::memory::{self, Region};
-use reprise_place::machine::Memory;
+use reprise_code::elf::Module;
+use reprise_code::entries;
 
 /// Mappings that lie between the beginning of a module and its code, at most.
 const MAX_BEFORE: usize = 8;
 
-/// The table of a module.
-pub struct Functions<M = Program> {
-    /// The module.
-    pub module: elf::Module,
-    memory: M,
-    /// Address of `.eh_frame_hdr`.
-    header: u64,
-    count: u64,
-}
+/// The table of a module of the program's.
+pub type Functions = reprise_code::functions::Functions<Program>;
 
-impl Functions {
-    /// Those of the module that a mapping of code belongs to, if it has the table.
-    pub fn around(code: &Region) -> Option<Functions> {
-        before(code).find_map(|at| Functions::at(Program, at, code.start))
-    }
+/// The functions of the module that a mapping of code belongs to, if it has the table.
+pub fn around(code: &Region) -> Option<Functions> {
+    before(code).find_map(|at| Functions::at(Program, at, code.start))
 }
 
 /// The module that a mapping of code belongs to, if it belongs to one.
-pub fn module_around(code: &Region) -> Option<elf::Module> {
-    before(code).find_map(|at| {
-        elf::Module::at(&Program, at).filter(|module| module.holds(&Program, code.start))
-    })
+pub fn module_around(code: &Region) -> Option<Module> {
+    before(code)
+        .find_map(|at| Module::at(&Program, at).filter(|module| module.holds(&Program, code.start)))
+}
+
+/// Calls `function` with beginning and end of each function of the module that lies in `code`, as entries without a table tell them.
+pub fn of_entries(module: &Module, code: &Region, mut function: impl FnMut(u64, u64)) {
+    let holds =
+        |r: &Region| !r.is_executable() && !r.is_writable() && module.holds(&Program, r.start);
+    for r in memory::each().filter(holds) {
+        entries::each(
+            &Program,
+            r.start..r.end,
+            code.start..code.end,
+            &mut function,
+        );
+    }
 }
 
 /// Where the mapping, and those before it, begin: the nearest first.
@@ -40,72 +41,4 @@ fn before(code: &Region) -> impl Iterator<Item = u64> {
     memory::down_from(code)
         .take(MAX_BEFORE + 1)
         .map(|r| r.start)
-}
-
-impl<M: Memory> Functions<M> {
-    /// Those of the module whose ELF header lies at `at`, if `code` is its code.
-    pub fn at(memory: M, at: u64, code: u64) -> Option<Functions<M>> {
-        let module = elf::Module::at(&memory, at)?;
-        if !module.holds(&memory, code) {
-            return None;
-        }
-        let (header, _) = module.segment(&memory, elf::EH_FRAME)?;
-        // Version 1; pointers as every linker writes them: relative, of 32 bits, in a sorted table.
-        if memory.half(header)? != u32::from_le_bytes([1, 0x1b, 0x03, 0x3b]) {
-            return None;
-        }
-        let count = memory.half(header.wrapping_add(8))?;
-        Some(Functions {
-            module,
-            memory,
-            header,
-            count: count as u64,
-        })
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Beginning and bytes of function `i`, in the order of their addresses.
-    pub fn function(&self, i: u64) -> Option<(u64, u64)> {
-        let (start, entry) = self.entry(i)?;
-        // Length, place of the common part, beginning; then how many bytes the function has.
-        let len = self.memory.half(entry.wrapping_add(12))?;
-        Some((start, len as u64))
-    }
-
-    /// Beginning of function `i`, and the entry that describes it.
-    fn entry(&self, i: u64) -> Option<(u64, u64)> {
-        let word = self.memory.word(self.header.wrapping_add(12 + 8 * i))?;
-        let place = |relative: u32| self.header.wrapping_add(relative as i32 as u64);
-        Some((place(word as u32), place((word >> 32) as u32)))
-    }
-
-    /// The function that `pc` lies in: its beginning.
-    pub fn function_of(&self, pc: u64) -> Option<u64> {
-        self.extent_of(pc).map(|(start, _)| start)
-    }
-
-    /// The function that `pc` lies in: its end.
-    pub fn end_of(&self, pc: u64) -> Option<u64> {
-        self.extent_of(pc)
-            .map(|(start, len)| start.wrapping_add(len))
-    }
-
-    fn extent_of(&self, pc: u64) -> Option<(u64, u64)> {
-        let (mut low, mut high) = (0, self.count);
-        while high - low > 1 {
-            let middle = (low + high) / 2;
-            if self.entry(middle)?.0 <= pc {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        let (start, len) = self.function(low)?;
-        let is_inside = pc.checked_sub(start).is_some_and(|from| from < len);
-        is_inside.then_some((start, len))
-    }
 }

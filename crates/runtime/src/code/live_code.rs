@@ -9,7 +9,7 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::signal::frame::SigContext;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use reprise_place::patchable::INT3;
+use reprise_code::patchable::INT3;
 
 /// Most bytes that are changed at once.
 const LONGEST: usize = 16;

@@ -1,9 +1,7 @@
-//! The program's instructions: where they are, what they are found to be, and what is put in their place.
+//! The program's own code, over [`reprise_code`]: whose it is, what was found in it, and what is put in its place.
 //!
 //! **Invariant:** bytes are changed only in what is proven to be code.
 
-pub mod elf;
-pub mod frames;
 pub mod functions;
 pub mod live_code;
 pub mod modules;

@@ -2,13 +2,13 @@
 //! else maps a file so that it can be run has a format of its own (a Lisp's heap), or reads the code as data: valgrind and other emulators
 //! translate the instructions of a program that isn't this process's. In such mappings nothing may be replaced: what stands there is read.
 
-use crate::code::elf::Module;
 use crate::code::functions::module_around;
 use crate::machine::guard::Program;
 use crate::machine::sys;
 use crate::memory::{map, Region};
 use crate::thread::{current, session};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use reprise_code::elf::Module;
 
 /// `DT_SONAME`: a dynamic linker has a name; a program that links itself has none.
 const SONAME: u64 = 14;

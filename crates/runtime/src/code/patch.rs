@@ -1,7 +1,6 @@
 //! Rewriting of hot system call sites into jumps, so that a gate costs nanoseconds instead of a signal (FACTS, "Rewriting syscall sites").
 //!
-//! Three forms, each replacing whole instructions around one `syscall` that was seen to run:
-//! the `mov $nr,%eax` before it, Go's `mov $nr,%rax` before it, or the `syscall` itself with the `cmp $-4095,%rax` after it.
+//! The forms are those of [`reprise_code::call_site`]; this finds which sites are hot, room for their stubs, and writes both.
 //! The change is an event, so that replay makes it at the same place. Under `order`, where other threads may be running the code
 //! meanwhile ([`live_code`]), it belongs to the calls of the address space. A thread may stand behind the `syscall` for any time, and the
 //! third form puts a jump of five bytes there: its stub is placed so that the jump's third byte is a breakpoint, which leads on.
@@ -14,7 +13,11 @@ use crate::memory::pages_of;
 use crate::thread::session;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::layout::PAGE;
-use reprise_place::patchable::INT3;
+use reprise_code::call_site::{self, Rewritten, BEFORE_SITE};
+use reprise_code::patchable::INT3;
+
+pub use reprise_code::call_site::STUB;
+pub use reprise_code::resolver::RESOLVER_STUB;
 
 /// A site is rewritten when it has been dispatched this many times.
 const HOT: u32 = 4;
@@ -22,10 +25,6 @@ const HOT: u32 = 4;
 const COUNTED: usize = 4096;
 /// Most pages of stubs.
 const MAX_PAGES: usize = 256;
-/// Bytes of a stub.
-pub const STUB: u64 = 64;
-/// Of one for [`crate::code::resolver`].
-pub const RESOLVER_STUB: u64 = 2 * STUB;
 /// Most sites of the third form, whose return address moves.
 const MAX_MOVED: usize = 1024;
 /// Bytes of a jump.
@@ -177,23 +176,8 @@ pub fn put(site: u64, stub: u64, form: u32, among: bool) {
 
 /// Which form fits the code around a `syscall` at `site`?
 fn form_of(site: u64, number: u32) -> Option<u32> {
-    let mut b = [0u8; 16];
-    if !guard::read_bytes(site - 8, &mut b) || b[8] != 0x0f || b[9] != 0x05 {
-        return None;
-    }
-    let imm = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
-    if b[1..4] == [0x48, 0xc7, 0xc0] && imm(4) == number {
-        return Some(BEFORE_LONG);
-    }
-    // `b8` after a REX prefix would be another instruction.
-    if b[3] == 0xb8 && imm(4) == number && !(0x40..=0x4f).contains(&b[2]) {
-        return Some(BEFORE);
-    }
-    // cmp $-4096,%rax or cmp $-4095,%rax
-    if b[10..12] == [0x48, 0x3d] && matches!(b[12], 0 | 1) && b[13..16] == [0xf0, 0xff, 0xff] {
-        return Some(AFTER);
-    }
-    None
+    let around = guard::read(site - BEFORE_SITE)?;
+    call_site::form_of(&around, number)
 }
 
 /// Finds room for a stub of so many bytes, a multiple of [`STUB`], that the site can reach.
@@ -322,59 +306,35 @@ pub fn write(site: u64, stub: u64, form: u32, among: bool) -> bool {
         code[n..n + 5].copy_from_slice(&jump(stub + n as u64, site + body.replaces as u64));
         return write_code(stub, &code) && write_code(site, &jump(site, stub));
     }
-    let (mut code, mut n) = ([0xccu8; STUB as usize], 0);
-    let mut put = |bytes: &[u8]| {
-        code[n..n + bytes.len()].copy_from_slice(bytes);
-        n += bytes.len();
-        n as u64
-    };
-    let (from, old_len): (u64, usize) = match form {
-        BEFORE => (site - 5, 5),
-        BEFORE_LONG => (site - 7, 7),
-        AFTER => (site, 8),
-        _ => return false,
+    let Some((from, old_len)) = call_site::replaced(site, form) else {
+        return false;
     };
     let mut old = [0u8; 8];
     if !guard::read_bytes(from, &mut old[..old_len]) {
         return false;
     }
-    if form != AFTER {
-        put(&old[..old_len]);
-    }
-    let relative = |to: u64, next: u64| (to.wrapping_sub(next) as u32).to_le_bytes();
-    let at = put(&[0x48, 0x8d, 0x0d]);
-    put(&relative(site + 2, stub + at + 4));
-    put(&[0xff, 0x25, 0, 0, 0, 0]);
-    let mut resume = put(&(crate::machine::asm::rt_hook as *const () as u64).to_le_bytes());
-    resume += stub;
-    if form == AFTER {
-        put(&old[2..8]);
-        let at = put(&[0xe9]);
-        put(&relative(site + 8, stub + at + 4));
-        if MOVED.is_full() {
-            return false;
-        }
+    let gate = crate::machine::asm::rt_hook as *const () as u64;
+    let Some(new) = Rewritten::of(site, stub, form, &old, gate) else {
+        return false;
+    };
+    if form == AFTER && MOVED.is_full() {
+        return false;
     }
     // Other stubs lie in the page, and are run.
     let meanwhile = if among { PROT_RWX } else { PROT_RW };
-    if !write_under(stub, &code, meanwhile) {
+    if !write_under(stub, &new.stub, meanwhile) {
         return false;
     }
+    let resume = stub + new.resume;
     if form == AFTER {
         note_moved(site + 2, resume);
     }
-    let mut jump = [0x90u8; 8];
-    jump[0] = 0xe9;
-    jump[1..5].copy_from_slice(&relative(stub, from + 5));
-    if form == AFTER {
-        // The last three bytes stay: nothing ever runs them.
-        jump[5..8].copy_from_slice(&old[5..8]);
-    }
+    let jump = &new.jump[..old_len];
     if among {
         let inner = (form == AFTER).then_some((2, resume));
-        return live_code::replace(from, &jump[..old_len], inner);
+        return live_code::replace(from, jump, inner);
     }
-    write_code(from, &jump[..old_len])
+    write_code(from, jump)
 }
 
 /// A direct-mapped cache in front of the list of moved return addresses.

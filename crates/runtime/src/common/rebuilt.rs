@@ -14,13 +14,13 @@
 //!
 //! Registers and hashes of memory are not compared. A place in mid-code that is named by them can't be found, and is refused.
 
+use crate::heap;
 use crate::machine::guard;
 use crate::machine::hash;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::map;
 use crate::memory::space;
-use crate::sync::libc::malloc;
 use crate::sync::locked::learned::is_behind_a_call;
 use crate::thread::{session, Block};
 use core::cell::Cell;
@@ -106,7 +106,7 @@ pub fn same_object(was: u64, is: u64) -> bool {
     let images = (holds(h.was, was), holds(h.is, is));
     match images {
         (true, true) => pair(was, is),
-        (false, false) => was == is || !malloc::has(is) && same_mapping(was, is),
+        (false, false) => was == is || !heap::has(is) && same_mapping(was, is),
         _ => false,
     }
 }

@@ -9,8 +9,8 @@ use crate::thread::Block;
 use reprise_abi::event::Kind;
 use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
 use reprise_abi::session::{divergence_kind as kinds, region_flags};
+use reprise_code::patchable::Place;
 use reprise_place::check::{Difference, Tests, What};
-use reprise_place::patchable::Place;
 use reprise_place::stub::{Discriminator, Source, MAX_STUB};
 
 /// Processor time in which a place must be found, in nanoseconds: as much as this, ...

@@ -6,9 +6,10 @@ use crate::signal::frame::{save_fp, FpState, SigContext};
 use crate::thread::leave::Baton;
 use crate::thread::{block_address, current, session, Block, VECTORS, VECTORS_LEN};
 use reprise_abi::session::FLAG_EPOCHS;
-use reprise_place::machine::{Machine, Memory, Xmm, X87};
-use reprise_place::patchable::JUMP_LEN;
-use reprise_place::regs::Regs;
+use reprise_code::memory::Memory;
+use reprise_code::patchable::JUMP_LEN;
+use reprise_code::regs::Regs;
+use reprise_place::machine::{Machine, Xmm, X87};
 
 /// Most bytes of vector state that a name can stand for. Larger states (tile registers) are masked out of the program.
 pub const FP_LEN: usize = 16 << 10;

@@ -4,7 +4,6 @@ pub mod order;
 pub mod waits;
 pub mod wish;
 
-use crate::code::elf::Exports;
 use crate::engine::wish::Wish;
 use crate::memory::capture::Call;
 use crate::signal::frame::Ucontext;
@@ -12,6 +11,7 @@ use crate::thread::area::Area;
 use crate::thread::signals::Siginfo;
 use crate::thread::{Block, Frame, ENGINE_WORDS};
 use reprise_abi::event::Instruction;
+use reprise_code::elf::Exports;
 
 /// The result of a call that is to be made again by the program's own instruction, after a handler ran.
 pub const RESTART: i64 = i64::MIN;

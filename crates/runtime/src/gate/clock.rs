@@ -9,12 +9,12 @@
 //!
 //! Each replacement is an event. A replay traps, and finds the same bytes.
 
-use crate::code::functions::Functions;
+use crate::code::functions;
 use crate::code::modules;
 use crate::code::patch;
 use crate::code::replaced::{self, Was, TRAP};
 use crate::code::searched::{self, Found, What};
-use crate::code::seek::{self, Way};
+use crate::code::seek;
 use crate::gate::instruction;
 use crate::machine::guard;
 use crate::machine::sys;
@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use reprise_abi::event::Kind;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::region_flags;
+use reprise_code::sweep::{self, Way};
 
 /// How often others are looked at before the processor is given to them.
 const BUSY_LOOKS: usize = 1000;
@@ -162,7 +163,7 @@ fn known(r: &Region, content: [u64; 3], ours: bool) -> Option<Found> {
 }
 
 fn search(r: &Region, found: &mut Found) {
-    let functions = Functions::around(r);
+    let functions = functions::around(r);
     for (first, len) in [(RDTSC, 2), ([RDTSCP[0], RDTSCP[1]], 3)] {
         let mut way = Way::default();
         let mut at = r.start;
@@ -173,7 +174,7 @@ fn search(r: &Region, found: &mut Found) {
             }
             let known = functions
                 .as_ref()
-                .and_then(|f| seek::is_instruction(f, &mut way, pc));
+                .and_then(|f| sweep::is_instruction(f, &mut way, pc));
             match known {
                 Some(true) => found.add(pc),
                 Some(false) => {}

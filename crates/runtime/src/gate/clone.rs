@@ -249,7 +249,7 @@ pub fn start_thread<E: Engine>(
     count_in(i, is_process);
     if is_process {
         E::prepares_process(t, b, wish);
-        crate::heap::api::inherit(t, b, wish.shares_memory(), wish.waits());
+        reprise_heap::api::inherit(t, b, wish.shares_memory(), wish.waits());
         crate::thread::namespace::pass_on(process);
     }
     slot(i).state.store(E::BORN, Release);

@@ -9,16 +9,15 @@
 //! event, so that replay has the same code without having to prove anything. What may be a cpuid and isn't proven to be one stays as it is,
 //! and answers as the processor does: the trace says in which files. Code that a program generates (a virtual machine's) isn't seen.
 
-use crate::code::frames;
-use crate::code::functions::{self, Functions};
+use crate::code::functions;
 use crate::code::modules;
 use crate::code::patch;
 use crate::code::reached;
 use crate::code::replaced::{remember, Was, TRAP};
 use crate::code::searched::{self, Found, What};
-use crate::code::seek::{self, Way};
+use crate::code::seek;
 use crate::engine::Engine;
-use crate::machine::guard;
+use crate::machine::guard::{self, Program};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::{self, Region};
@@ -29,6 +28,7 @@ use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::request as requests;
 use reprise_abi::session::{FLAG_CPUID_FAULTING, FLAG_CPUID_REPLACED};
+use reprise_code::sweep::{self, Way};
 
 /// The instruction.
 const CPUID: [u8; 2] = [0x0f, 0xa2];
@@ -110,14 +110,14 @@ fn look_through<E: Engine>(t: &mut Block, r: &Region, content: [u64; 3], ours: b
 
 /// Finds the cpuid instructions of a module's code.
 fn search(r: &Region, found: &mut Found) {
-    let functions = Functions::around(r);
+    let functions = functions::around(r);
     let mut way = Way::default();
     let mut unknown = [0; MAX_UNKNOWN];
     let mut unknowns = 0;
     for pc in places(r) {
         let known = functions
             .as_ref()
-            .and_then(|f| seek::is_instruction(f, &mut way, pc));
+            .and_then(|f| sweep::is_instruction(f, &mut way, pc));
         match known {
             Some(true) => found.add(pc),
             Some(false) => {}
@@ -138,9 +138,9 @@ fn search(r: &Region, found: &mut Found) {
     let Some(module) = functions::module_around(r) else {
         return found.be_unsure();
     };
-    frames::each(&module, r, |start, end| {
+    functions::of_entries(&module, r, |start, end| {
         for pc in unknown.iter_mut().filter(|pc| (start..end).contains(pc)) {
-            if let Some(is_one) = seek::arrives(start, *pc) {
+            if let Some(is_one) = sweep::arrives(&Program, start, *pc) {
                 if is_one {
                     found.add(*pc);
                 }

@@ -57,10 +57,9 @@ fn stand(slot: u32) -> &'static Stand {
     unsafe { &*((STANDS as *const Stand).add(slot as usize)) }
 }
 
-/// The page with this number, from 1 on.
-fn noted(n: u32) -> &'static mut Committed {
-    // SAFETY: as many as there is room for; only the thread whose turn it is looks there.
-    unsafe { &mut *((COMMITTED as *mut Committed).add(n as usize - 1)) }
+/// Where the page with this number is noted, from 1 on: there is room for [`MOST`], for the thread whose turn it is.
+fn place(n: u32) -> *mut Committed {
+    (COMMITTED as *mut Committed).wrapping_add(n as usize - 1)
 }
 
 /// The bytes in which two words differ, a bit each; the lowest address is bit 0.
@@ -145,6 +144,8 @@ pub fn committed(address: u64, base: u64, in_phase: bool, round: u32, last: &Ato
     let (bytes, slot) = (changed(copy, base), current().slot_number());
     let mut before = last.load(Relaxed);
     let there = NOTED.load(Relaxed);
+    // SAFETY: it is the thread's turn, and these are noted; what it notes itself comes behind them.
+    let noted = |n: u32| unsafe { &*place(n) };
     let of_now = |n: u32| {
         let known = (1..=there).contains(&n);
         known && noted(n).round == round && noted(n).address == address
@@ -167,7 +168,7 @@ pub fn committed(address: u64, base: u64, in_phase: bool, round: u32, last: &Ato
     if there == MOST {
         panic::give_up("det: too many pages were written between two synchronisation points");
     }
-    *noted(there + 1) = Committed {
+    let this = Committed {
         round,
         slot,
         address,
@@ -175,6 +176,8 @@ pub fn committed(address: u64, base: u64, in_phase: bool, round: u32, last: &Ato
         _pad: 0,
         bytes,
     };
+    // SAFETY: as above, and there is room for one more.
+    unsafe { place(there + 1).write(this) };
     NOTED.store(there + 1, Relaxed);
     last.store(there + 1, Relaxed);
 }

@@ -60,10 +60,11 @@ static LEN: AtomicUsize = AtomicUsize::new(0);
 /// How often others have wanted own pages of a slot's thread.
 static CLAIMS: [AtomicU32; MAX_SLOTS] = [const { AtomicU32::new(0) }; MAX_SLOTS];
 
-/// In a turn.
-fn table() -> &'static mut [Stretch; MAX] {
+/// Has the table changed, in a turn: `how` is given it, with how many there are, and says how many there are then.
+fn change(how: impl FnOnce(&mut [Stretch; MAX], usize) -> usize) {
+    let len = LEN.load(Relaxed);
     // SAFETY: it is the thread's turn, so nobody else looks or changes; `insert` and `cut`, which ask, look nowhere else meanwhile.
-    unsafe { TABLE.change() }
+    LEN.store(how(unsafe { TABLE.change() }, len), Relaxed);
 }
 
 fn all() -> &'static [Stretch] {
@@ -189,24 +190,30 @@ pub fn take(t: &Block, start: u64, end: u64) -> bool {
 
 /// Puts these pages into the table, if there is room, and if they are enough or lie beside others.
 fn insert(t: &Block, start: u64, end: u64, from_birth: bool) -> bool {
-    let (table, len) = (table(), LEN.load(Relaxed));
-    let n = table[..len].partition_point(|s| s.end <= start);
-    let alike = |s: &Stretch| s.slot == t.slot && s.from_birth == from_birth;
-    if n > 0 && table[n - 1].end == start && alike(&table[n - 1]) {
-        table[n - 1].end = end;
-    } else if n < len && table[n].start == end && alike(&table[n]) {
-        table[n].start = start;
-    } else if len == MAX || end - start < LEAST as u64 * PAGE {
+    let mut fits = true;
+    change(|table, len| {
+        let n = table[..len].partition_point(|s| s.end <= start);
+        let alike = |s: &Stretch| s.slot == t.slot && s.from_birth == from_birth;
+        if n > 0 && table[n - 1].end == start && alike(&table[n - 1]) {
+            table[n - 1].end = end;
+        } else if n < len && table[n].start == end && alike(&table[n]) {
+            table[n].start = start;
+        } else if len == MAX || end - start < LEAST as u64 * PAGE {
+            fits = false;
+        } else {
+            table.copy_within(n..len, n + 1);
+            table[n] = Stretch {
+                start,
+                end,
+                slot: t.slot,
+                from_birth,
+            };
+            return len + 1;
+        }
+        len
+    });
+    if !fits {
         return false;
-    } else {
-        table.copy_within(n..len, n + 1);
-        table[n] = Stretch {
-            start,
-            end,
-            slot: t.slot,
-            from_birth,
-        };
-        LEN.store(len + 1, Relaxed);
     }
     let pages = (end - start) / PAGE;
     session().counters.det_owned.fetch_add(pages, Relaxed);
@@ -271,22 +278,24 @@ pub fn claim_all(t: &Block, of_others: bool) {
 
 /// The part of this stretch is none any more.
 fn cut(s: Stretch, from: u64, to: u64) {
-    let (table, len) = (table(), LEN.load(Relaxed));
-    let n = table[..len].partition_point(|o| o.end <= s.start);
-    match (s.start < from, to < s.end) {
-        (true, true) => {
-            table.copy_within(n + 1..len, n + 2);
-            table[n].end = from;
-            table[n + 1] = Stretch { start: to, ..s };
-            LEN.store(len + 1, Relaxed);
+    change(|table, len| {
+        let n = table[..len].partition_point(|o| o.end <= s.start);
+        match (s.start < from, to < s.end) {
+            (true, true) => {
+                table.copy_within(n + 1..len, n + 2);
+                table[n].end = from;
+                table[n + 1] = Stretch { start: to, ..s };
+                return len + 1;
+            }
+            (true, false) => table[n].end = from,
+            (false, true) => table[n].start = to,
+            (false, false) => {
+                table.copy_within(n + 1..len, n);
+                return len - 1;
+            }
         }
-        (true, false) => table[n].end = from,
-        (false, true) => table[n].start = to,
-        (false, false) => {
-            table.copy_within(n + 1..len, n);
-            LEN.store(len - 1, Relaxed);
-        }
-    }
+        len
+    });
 }
 
 /// How pages are given back.

@@ -62,24 +62,25 @@ impl List {
 
 static LIST: Guarded<List, Turn> = Guarded::new(List::EMPTY);
 
-fn list() -> &'static mut List {
-    // SAFETY: only who changes the views asks, in its turn, for the length of one change.
-    unsafe { LIST.change() }
+/// Has the list changed, by who changes the views, in its turn.
+fn change<R>(how: impl FnOnce(&mut List) -> R) -> R {
+    // SAFETY: it is the thread's turn; a change of the list is a method of its own, which looks nowhere else.
+    how(unsafe { LIST.change() })
 }
 
 /// There are no views yet.
 pub fn start() {
-    list().len = 0;
+    change(|list| list.len = 0);
 }
 
 /// This piece of the backing is full of zeros, and nobody shows it.
 pub fn give(offset: u64, len: u64) {
-    list().give(offset, offset + len);
+    change(|list| list.give(offset, offset + len));
 }
 
 /// A piece that was given back.
 pub fn take(len: u64) -> Option<u64> {
-    list().take(len)
+    change(|list| list.take(len))
 }
 
 #[cfg(test)]

@@ -37,10 +37,11 @@ static LEN: AtomicUsize = AtomicUsize::new(0);
 /// The first byte of the backing that nothing uses yet. The first page is left out.
 static NEXT: AtomicU64 = AtomicU64::new(PAGE);
 
-/// The table, changed only by the thread whose turn it is, while all others wait.
-fn table() -> &'static mut [Extent; MAX_VIEWS] {
-    // SAFETY: mapped for good when the first view is made.
-    unsafe { &mut *(TABLE.load(Relaxed) as *mut [Extent; MAX_VIEWS]) }
+/// Has the table changed, by the thread whose turn it is, while all others wait: `how` is given it, with how many views there are.
+fn change<R>(how: impl FnOnce(&mut [Extent; MAX_VIEWS], usize) -> R) -> R {
+    // SAFETY: mapped for good when the first view is made; it is the thread's turn, and who asks looks nowhere else meanwhile.
+    let table = unsafe { &mut *(TABLE.load(Relaxed) as *mut [Extent; MAX_VIEWS]) };
+    how(table, LEN.load(Relaxed))
 }
 
 /// There are no views yet; their table will be at `at`.
@@ -52,11 +53,12 @@ pub fn start(at: u64) {
     owned::start();
 }
 
-/// All views, by address.
+/// All views, by address. Who changes them begins anew.
 pub fn all() -> &'static [Extent] {
     match LEN.load(Relaxed) {
         0 => &[],
-        len => &table()[..len],
+        // SAFETY: mapped for good when the first view is made, and so many are there; while somebody looks, nobody else has a turn.
+        len => unsafe { core::slice::from_raw_parts(TABLE.load(Relaxed) as *const Extent, len) },
     }
 }
 
@@ -81,26 +83,30 @@ pub fn allocate(len: u64) -> u64 {
 }
 
 fn insert(e: Extent) {
-    let (t, len) = (table(), LEN.load(Relaxed));
-    if len == MAX_VIEWS {
-        panic::give_up("det: more than 16384 mappings");
-    }
-    let n = t[..len].partition_point(|o| o.end <= e.start);
-    t.copy_within(n..len, n + 1);
-    t[n] = e;
-    LEN.store(len + 1, Relaxed);
+    change(|t, len| {
+        if len == MAX_VIEWS {
+            panic::give_up("det: more than 16384 mappings");
+        }
+        let n = t[..len].partition_point(|o| o.end <= e.start);
+        t.copy_within(n..len, n + 1);
+        t[n] = e;
+        LEN.store(len + 1, Relaxed);
+    });
 }
 
 /// Something else is mapped from `start` to `end` now, or nothing: that part of the backing is given back.
 pub fn forget(start: u64, end: u64) {
     loop {
-        let (t, len) = (table(), LEN.load(Relaxed));
-        let n = t[..len].partition_point(|o| o.end <= start);
-        let Some(e) = t[..len].get(n).copied().filter(|e| e.start < end) else {
+        let first = change(|t, len| {
+            let n = t[..len].partition_point(|o| o.end <= start);
+            let e = t[..len].get(n).copied().filter(|e| e.start < end)?;
+            t.copy_within(n + 1..len, n);
+            LEN.store(len - 1, Relaxed);
+            Some(e)
+        });
+        let Some(e) = first else {
             return;
         };
-        t.copy_within(n + 1..len, n);
-        LEN.store(len - 1, Relaxed);
         let (from, to) = (e.start.max(start), e.end.min(end));
         release(e.offset + (from - e.start), to - from);
         if e.start < from {
@@ -302,9 +308,8 @@ mod tests {
         assert_eq!(offset_of(0x2fff), Some(0x20_1fff));
         assert_eq!(offset_of(0x3000), None);
         assert_eq!(offset_of(0x5000), Some(0x10_0000));
-        let (t, len) = (table(), LEN.load(Relaxed));
         assert_eq!(
-            t[..len],
+            all(),
             [e(0x1000, 0x3000, 0x20_0000), e(0x5000, 0x9000, 0x10_0000)]
         );
         let mut parts = std::vec::Vec::new();

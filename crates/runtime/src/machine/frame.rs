@@ -1,7 +1,7 @@
 //! The program's registers at a gate.
 
 use crate::machine::hash;
-use reprise_place::regs::Regs;
+use reprise_code::regs::Regs;
 
 /// The program's registers at a gate, in the order in which the hook pushes them.
 #[repr(C)]

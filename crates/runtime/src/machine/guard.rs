@@ -124,7 +124,7 @@ pub fn read_word(address: u64, size: usize) -> Option<u64> {
 /// The program's memory, as code that also runs elsewhere reads it.
 pub struct Program;
 
-impl reprise_place::machine::Memory for Program {
+impl reprise_code::memory::Memory for Program {
     fn read(&self, addr: u64, buf: &mut [u8]) -> bool {
         read_bytes(addr, buf)
     }

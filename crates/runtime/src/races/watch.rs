@@ -6,8 +6,6 @@
 
 use super::detector;
 use super::objects::Kind;
-use crate::code::elf;
-use crate::code::elf::Exports;
 use crate::code::patch;
 use crate::machine::asm::push_registers;
 use crate::machine::guard::{self, Program};
@@ -16,6 +14,8 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::races::how;
+use reprise_code::elf;
+use reprise_code::elf::Exports;
 
 /// What a module that `reprise cc --races` built exports.
 const BUILT_FOR_RACES: &[u8] = b"reprise_cc_races";

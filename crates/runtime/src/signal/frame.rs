@@ -6,9 +6,7 @@ use crate::thread::signals::{
     SS_AUTODISARM, SS_DISABLE, SS_ONSTACK,
 };
 use crate::thread::{session, Block, Frame};
-
-/// The bits of MXCSR that every processor with SSE2 has, but for bit 17 of AMD's.
-pub const MXCSR_BITS: u32 = 0xffff;
+use reprise_code::regs::MXCSR_BITS;
 
 /// `struct sigcontext` for x86-64.
 #[repr(C)]

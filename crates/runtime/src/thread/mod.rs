@@ -156,7 +156,7 @@ pub struct Block {
     pub logging: logging::Logging,
     /// Where it is at such an instruction, for a debugger.
     pub shown: Frame,
-    /// Address of its heap ([`crate::heap`]), 0: none yet.
+    /// Address of its heap ([`reprise_heap`]), 0: none yet.
     pub heap: u64,
     /// Which table of descriptors it has ([`crate::log::output::table`]).
     pub table: Cell<u64>,

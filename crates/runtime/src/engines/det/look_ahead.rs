@@ -10,7 +10,7 @@ use crate::machine::guard::{self, Program};
 use crate::memory::map;
 use crate::sync::hook;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use reprise_place::decode::{Flow, Insn};
+use reprise_code::decode::{Flow, Insn};
 
 /// Most instructions that are looked at.
 const STEPS: usize = 64;

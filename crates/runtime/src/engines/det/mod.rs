@@ -31,7 +31,6 @@ pub mod turns;
 pub mod wait;
 pub mod whole;
 
-use crate::code::elf::Exports;
 use crate::code::patch;
 use crate::common::plain::{self, AsItIs};
 use crate::engine::wish::Wish;
@@ -52,6 +51,7 @@ use crate::thread::{Block, Current, Frame};
 use reprise_abi::event::Instruction;
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::nr;
+use reprise_code::elf::Exports;
 
 /// What the engine keeps for a thread, in its block.
 #[derive(Default)]

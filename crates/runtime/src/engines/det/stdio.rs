@@ -4,9 +4,9 @@
 //! directly before its lock; the three standard ones have names. Only streams of files are known, whose functions are all libc's: of others the program's code
 //! runs under the lock, and its memory would be no stream's.
 
-use crate::code::elf::{Exports, Symbol};
 use crate::machine::guard::{self, Program};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use reprise_code::elf::{Exports, Symbol};
 
 /// Bytes of a `FILE` with the pointer to its functions.
 const FILE_LEN: u64 = 0xe0;

@@ -22,9 +22,9 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::event::{registers_hash, section_len, EventHeader, Kind, Tag};
+use reprise_code::patchable::classify;
 use reprise_place::choose::Discriminators;
 use reprise_place::name::{Name, MAX_NAME};
-use reprise_place::patchable::classify;
 use reprise_place::walk::{Plan, CHANGING_PAGES};
 
 /// `si_code`: nothing is mapped there (sigaction(2)), ...

@@ -11,7 +11,7 @@ use crate::memory::map;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::layout::PAGE;
-use reprise_place::decode::{Condition, Flow, Insn};
+use reprise_code::decode::{Condition, Flow, Insn};
 
 /// Most hooks of one module.
 pub const MAX_HOOKS: usize = 64;
@@ -189,7 +189,7 @@ impl Drop for Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reprise_place::decode::decode;
+    use reprise_code::decode::decode;
 
     #[test]
     fn short_functions_have_room_only_in_front_of_filler() {

@@ -14,15 +14,13 @@ pub mod loads;
 pub mod shim;
 pub mod thread_local;
 
-use crate::code::elf;
-use crate::code::elf::{Exports, Module, Symbol};
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
+use crate::heap;
 use crate::machine::guard::{self, Program};
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::{self, map, Region};
-use crate::sync::libc::malloc;
 use crate::thread::in_force;
 use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -30,6 +28,8 @@ use entry::{Hook, MAX_HOOKS};
 use reprise_abi::hooks;
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
 use reprise_abi::syscalls::nr;
+use reprise_code::elf;
+use reprise_code::elf::{Exports, Module, Symbol};
 use shim::{Function, ALLOCATION, ATOMIC, CXX, GLIBC};
 
 const PROT_WRITE: u32 = 2;
@@ -172,7 +172,7 @@ fn hook(module: &Module) -> Option<()> {
         || in_force::has_private_views()
         || in_force::runs_one_at_a_time())
         && are_of_glibc(functions);
-    let allocation = match addresses_matter && malloc::prepare() {
+    let allocation = match addresses_matter && heap::prepare() {
         true => ALLOCATION,
         false => &[],
     };

@@ -16,14 +16,14 @@
 
 use super::entry::{Hook, JUMP};
 use super::left_out;
-use crate::code::elf;
-use crate::code::elf::{Exports, Symbol};
 use crate::machine::guard::{self, Program};
 use crate::thread::session;
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use reprise_abi::hooks;
-use reprise_place::decode::{Flow, Insn};
+use reprise_code::decode::{Flow, Insn};
+use reprise_code::elf;
+use reprise_code::elf::{Exports, Symbol};
 
 /// Where the original can be called of what `__tls_get_addr` calls when it doesn't find a thread's copy at once.
 static LONG_WAY: AtomicU64 = AtomicU64::new(0);

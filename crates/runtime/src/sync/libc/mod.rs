@@ -24,6 +24,7 @@ pub mod sem;
 pub mod side;
 pub mod spin;
 
+use crate::heap;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -74,14 +75,14 @@ pub fn count(t: &mut Block) {
 pub fn after_fork(t: &mut Block) {
     once::after_fork();
     join::after_fork();
-    malloc::after_fork(t);
+    heap::after_fork(t);
     t.operations = 0;
 }
 
 /// The tables beside the objects, each at the start of a page, with their bytes: they belong to the memory.
 pub fn tables() -> impl Iterator<Item = (u64, u64)> {
-    malloc::prepare();
-    [malloc::table(), side::place()].into_iter()
+    heap::prepare();
+    [heap::table(), side::place()].into_iter()
 }
 
 #[allow(missing_docs)]

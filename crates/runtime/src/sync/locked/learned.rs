@@ -5,8 +5,7 @@
 //! it before.
 
 use super::operation::{Operation, Segment};
-use crate::code::elf::Module;
-use crate::code::functions::Functions;
+use crate::code::functions;
 use crate::log::total;
 use crate::machine::guard::{self, Program};
 use crate::memory::map;
@@ -14,7 +13,8 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::learned::Code;
 use reprise_abi::session::region_flags;
-use reprise_place::decode::{Flow, Insn};
+use reprise_code::decode::{Flow, Insn};
+use reprise_code::elf::Module;
 
 /// Bytes of stack that are searched for where functions return to.
 const STACK: u64 = 16 * 1024;
@@ -123,7 +123,7 @@ fn is_learned(start: u64) -> bool {
 
 /// The functions that the one at `start` calls by name, also those of other modules.
 fn each_called(start: u64, mut found: impl FnMut(u64)) {
-    let functions = map().at(start).and_then(|r| Functions::around(&r));
+    let functions = map().at(start).and_then(|r| functions::around(&r));
     let Some(end) = functions.and_then(|f| f.end_of(start)) else {
         return;
     };
@@ -195,7 +195,7 @@ impl Proposals {
 /// The function that `pc` is in, its address, and whether it is libc's or ld.so's.
 fn code_at(pc: u64) -> Option<(Code, u64, bool)> {
     let region = map().at(pc)?;
-    let functions = Functions::around(&region)?;
+    let functions = functions::around(&region)?;
     let module = &functions.module;
     let start = functions.function_of(pc)?;
     let code = Code {

@@ -6,7 +6,6 @@
 use super::learned::Learned;
 use super::table::Table;
 use super::units::{How, Unit};
-use crate::code::elf::Module;
 use crate::machine::guard::{self, Program};
 use crate::machine::hash;
 use crate::memory::Region;
@@ -14,6 +13,7 @@ use crate::thread::in_force;
 use crate::thread::session;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::memo::{Memo, MEMO_BASE};
+use reprise_code::elf::Module;
 
 /// Words of a unit.
 const WORDS: usize = 3;

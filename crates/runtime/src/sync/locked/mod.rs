@@ -15,7 +15,6 @@
 
 pub mod enter;
 pub mod learned;
-pub mod length;
 mod memo;
 pub mod operation;
 pub mod scan;
@@ -40,7 +39,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::event::Kind;
 use reprise_abi::layout::PAGE;
 use reprise_abi::session::{region_flags, FLAG_EPOCHS, FLAG_LOCKED};
-use reprise_place::decode::Insn;
+use reprise_code::decode::Insn;
 use search::{find, UNITS};
 use stub::{Purpose, Stub};
 use table::Table;
@@ -152,7 +151,7 @@ pub fn before_processes() {
 }
 
 /// Det, with threads: a module is completely mapped.
-pub fn module_of_processes(module: &crate::code::elf::Module) {
+pub fn module_of_processes(module: &reprise_code::elf::Module) {
     if session().flags & FLAG_LOCKED == 0 {
         return;
     }
@@ -178,7 +177,7 @@ fn begin(t: &mut Block, form: u32) {
 }
 
 /// Record: a module is completely mapped.
-pub fn module_completed(t: &mut Block, module: &crate::code::elf::Module) {
+pub fn module_completed(t: &mut Block, module: &reprise_code::elf::Module) {
     if !is_wanted() || !THREADS.load(Relaxed) {
         return;
     }

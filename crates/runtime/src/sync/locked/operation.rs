@@ -1,7 +1,7 @@
 //! Which instructions change memory in one step: those with a LOCK prefix, and `xchg` with memory (Intel SDM 3A, 9.1.2). Beside them, plain loads and
 //! stores, which are as good as atomic ones.
 
-use reprise_place::decode::Insn;
+use reprise_code::decode::Insn;
 
 /// Segment that an address counts from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,7 +222,7 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reprise_place::decode::decode;
+    use reprise_code::decode::decode;
 
     fn of(code: &[u8]) -> Option<Operation> {
         let insn = decode(0x1000, code).unwrap();
@@ -257,6 +257,33 @@ mod tests {
         // xchg %eax,%ebx; add %eax,(%rdi)
         assert_eq!(of(&[0x87, 0xc3]), None);
         assert_eq!(of(&[0x01, 0x07]), None);
+    }
+
+    /// What is gone through by its length alone ([`super::super::scan`]) is none of them.
+    #[test]
+    fn a_plain_form_is_no_operation() {
+        use reprise_code::length::{Plain, WINDOW};
+        let (mut plain, mut operations) = (0, 0);
+        for prefix in [0x90, 0xf0, 0x66, 0xf3, 0x64, 0x48, 0x4f] {
+            for (opcode, modrm) in (0..=255).flat_map(|o| (0..=255).map(move |m| (o, m))) {
+                // With a prefix in front, or with the opcode first.
+                for head in [[prefix, opcode, modrm], [opcode, modrm, prefix]] {
+                    let mut code = [0x11; WINDOW];
+                    code[..head.len()].copy_from_slice(&head);
+                    let Some(insn) = decode(0x1000, &code[..15]) else {
+                        continue;
+                    };
+                    let (is_plain, o) = (Plain::of(&code).is_some(), Operation::of(&insn));
+                    assert!(!is_plain || o.is_none(), "{code:02x?}");
+                    plain += u32::from(is_plain);
+                    operations += u32::from(o.is_some());
+                }
+            }
+        }
+        assert!(
+            plain > 100_000 && operations > 1000,
+            "{plain}, {operations}"
+        );
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Which functions are to be looked at closely ([`super::units`]): nine of ten have nothing to be ordered, and to decode them takes long.
 //!
-//! A function is gone through by the lengths of its instructions ([`super::length`]); only what by its bytes may matter is decoded.
+//! A function is gone through by the lengths of its instructions ([`reprise_code::length`]); only what by its bytes may matter is decoded.
 
 use super::learned::Loads;
-use super::length::{Plain, Shape, WINDOW};
 use super::operation::Operation;
 use super::shared::{Waits, FUTEX};
 use super::units::Function;
-use reprise_place::decode::{Insn, Place};
+use reprise_code::decode::{Insn, Place};
+use reprise_code::length::{Plain, Shape, WINDOW};
 
 const XCHG_BYTE: u8 = 0x86;
 const XCHG: u8 = 0x87;
@@ -32,55 +32,24 @@ enum Seen<'a> {
     Insn(&'a Insn),
 }
 
-impl Shape {
-    /// Four bytes from `at` on.
-    fn word(code: &[u8; WINDOW], at: usize) -> i32 {
-        let byte = |n: usize| code[(at + n) % WINDOW];
-        i32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
-    }
-
-    /// The displacement of its memory operand, if there is one that is not 0.
-    pub(super) fn displacement(&self, code: &[u8; WINDOW]) -> Option<i32> {
-        let modrm = code[self.modrm];
-        let at = self.modrm + 1 + (modrm & 7 == 4) as usize;
-        match modrm & MODE {
-            0x40 => Some(code[at % WINDOW] as i8 as i32),
-            0x80 => Some(Shape::word(code, at)),
-            _ => None,
-        }
-    }
-
-    /// The address of its memory operand at `pc`, if that takes no register (as [`Plain::fixed`] tells it).
-    pub(super) fn fixed(&self, pc: u64, code: &[u8; WINDOW]) -> Option<u64> {
-        match (code[self.modrm] & 0xc7, code[(self.modrm + 1) % WINDOW]) {
-            (5, _) => {
-                let d = Shape::word(code, self.modrm + 1) as i64 as u64;
-                Some((pc + self.len as u64).wrapping_add(d))
+/// May it be one that changes memory in one step, or that a wait is made of?
+fn may_matter(shape: &Shape, code: &[u8; WINDOW]) -> bool {
+    let opcode = code[shape.opcode];
+    shape.locked
+        || match (shape.two, opcode) {
+            (true, SYSCALL) => true,
+            // `mfence`
+            (true, GROUP_15) => code[shape.modrm] == MFENCE,
+            (true, _) => false,
+            (_, XCHG_BYTE | XCHG) => code[shape.modrm] & MODE != MODE,
+            // `pause`
+            (_, NOP) => shape.opcode == 1 && code[0] == 0xf3,
+            (_, TO_EAX | TO_EDI | TO_ANY) => {
+                let at = shape.len.saturating_sub(4);
+                Shape::word(code, at) == FUTEX as i32
             }
-            (4, sib) if sib & 0x3f == 0x25 => Some(Shape::word(code, self.modrm + 2) as i64 as u64),
-            _ => None,
+            _ => false,
         }
-    }
-
-    /// May it be one that changes memory in one step, or that a wait is made of?
-    fn may_matter(&self, code: &[u8; WINDOW]) -> bool {
-        let opcode = code[self.opcode];
-        self.locked
-            || match (self.two, opcode) {
-                (true, SYSCALL) => true,
-                // `mfence`
-                (true, GROUP_15) => code[self.modrm] == MFENCE,
-                (true, _) => false,
-                (_, XCHG_BYTE | XCHG) => code[self.modrm] & MODE != MODE,
-                // `pause`
-                (_, NOP) => self.opcode == 1 && code[0] == 0xf3,
-                (_, TO_EAX | TO_EDI | TO_ANY) => {
-                    let at = self.len.saturating_sub(4);
-                    Shape::word(code, at) == FUTEX as i32
-                }
-                _ => false,
-            }
-    }
 }
 
 /// The address of a word that takes no register.
@@ -161,7 +130,7 @@ impl Function<'_> {
                 Seen::Insn(i) => look(i),
                 Seen::Shape(s, code) => {
                     let names = |d: i32| thread_id.is_some_and(|id| id.is_named_by(d));
-                    let matters = s.may_matter(code)
+                    let matters = may_matter(s, code)
                         || (thread_id.is_some()
                             && s.modrm != 0
                             && s.displacement(code).is_some_and(names));
@@ -204,10 +173,10 @@ impl Function<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::functions::Functions;
     use crate::sync::locked::thread_id::ThreadId;
     use crate::sync::locked::units::Work;
-    use reprise_place::machine::Memory;
+    use reprise_code::functions::Functions;
+    use reprise_code::memory::Memory;
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
@@ -233,7 +202,7 @@ mod tests {
             let half = |at: usize| word(at) as u32;
             let count = half(56) as u16 as usize;
             let all = (0..count).map(|i| word(32) as usize + 56 * i);
-            let load = all.filter(|h| half(*h) == crate::code::elf::LOAD);
+            let load = all.filter(|h| half(*h) == reprise_code::elf::LOAD);
             let mut mapped = Mapped {
                 bytes: Vec::new(),
                 header: u64::MAX,

@@ -6,9 +6,9 @@ use super::missed;
 use super::table::Table;
 use super::thread_id::ThreadId;
 use super::units::{Function, How, Unit, Waits, Work, PAUSE};
-use crate::code::functions::Functions;
+use crate::code::functions::{self, Functions};
 use crate::code::patch;
-use crate::code::seek::{self, Way};
+use crate::code::seek;
 use crate::machine::guard;
 use crate::memory::scratch;
 use crate::memory::Region;
@@ -17,7 +17,8 @@ use crate::thread::session;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use reprise_abi::hooks;
-use reprise_place::decode::Flow;
+use reprise_code::decode::Flow;
+use reprise_code::sweep::{self, Way};
 
 /// Most units of one module.
 const MAX_UNITS: usize = 1 << 16;
@@ -41,12 +42,15 @@ pub fn find(code: &Region) -> Option<()> {
     UNITS.clear();
     WORDS.clear();
     FUNCTIONS.clear();
-    // All of it, and in this order, whether it is needed or not.
-    let work = work()?;
+    with_work(|work| find_in(code, work))
+}
+
+fn find_in(code: &Region, work: &mut Work) -> Option<()> {
+    // All of it, and in this order, whether it is needed or not; the memory for the work comes first.
     UNITS.reserve(MAX_UNITS)?;
     WORDS.reserve(MAX_WORDS)?;
     FUNCTIONS.reserve(MAX_FUNCTIONS)?;
-    let functions = Functions::around(code)?;
+    let functions = functions::around(code)?;
     let known = Known::of(code, &functions.module);
     if known.as_ref().is_some_and(|k| k.recall(&UNITS, MAX_UNITS)) {
         return Some(());
@@ -106,9 +110,12 @@ fn search(code: &Region, functions: &Functions, work: &mut Work) -> Option<()> {
 /// arrives.
 pub fn find_waits(code: &Region, waits: Waits) -> Option<()> {
     UNITS.clear();
-    let work = work()?;
+    with_work(|work| find_waits_in(code, waits, work))
+}
+
+fn find_waits_in(code: &Region, waits: Waits, work: &mut Work) -> Option<()> {
     UNITS.reserve(MAX_UNITS)?;
-    let functions = Functions::around(code)?;
+    let functions = functions::around(code)?;
     // SAFETY: guarded, and the mapping is there.
     let bytes = unsafe {
         core::slice::from_raw_parts(code.start as *const u8, (code.end - code.start) as usize)
@@ -116,7 +123,7 @@ pub fn find_waits(code: &Region, waits: Waits) -> Option<()> {
     let mut way = Way::default();
     // Returns the end of the function that the place lies in.
     let mut look = |pc: u64| -> Option<u64> {
-        if seek::is_instruction(&functions, &mut way, pc) != Some(true) {
+        if sweep::is_instruction(&functions, &mut way, pc) != Some(true) {
             return None;
         }
         let (start, end) = (functions.function_of(pc)?, functions.end_of(pc)?);
@@ -151,14 +158,14 @@ pub fn find_waits(code: &Region, waits: Waits) -> Option<()> {
     })
 }
 
-/// Memory for one thread at a time to look at functions.
-fn work() -> Option<&'static mut Work> {
+/// Has functions looked at, in memory for one thread at a time. `None`: there is none for it, or as `look` says.
+fn with_work<R>(look: impl FnOnce(&mut Work) -> Option<R>) -> Option<R> {
     static WORK: AtomicU64 = AtomicU64::new(0);
     if WORK.load(Relaxed) == 0 {
         WORK.store(scratch::arena(size_of::<Work>() as u64)?, Relaxed);
     }
     // SAFETY: it is that long, filled with zeros, and nobody else looks at functions meanwhile.
-    Some(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
+    look(unsafe { &mut *(WORK.load(Relaxed) as *mut Work) })
 }
 
 /// An address that threads share is remembered.

@@ -4,7 +4,7 @@ use super::operation::{Kind, Operation};
 use super::scan::fixed;
 use super::thread_id::ThreadId;
 use super::units::{Code, Function};
-use reprise_place::decode::{Flow, Insn, Place};
+use reprise_code::decode::{Flow, Insn, Place};
 
 /// Most places of one function that are known to be changed in one step.
 const MAX_PLACES: usize = 64;

@@ -16,7 +16,7 @@ use crate::thread::shards;
 use crate::thread::{Block, QUIET_BEHIND_PENDING};
 use core::mem::offset_of;
 use reprise_abi::order::{Shard, WaitingRoom};
-use reprise_place::decode::{Condition, Flow, Insn};
+use reprise_code::decode::{Condition, Flow, Insn};
 
 /// Most bytes of a stub.
 pub const MAX_STUB: usize = 1536;
@@ -522,7 +522,7 @@ impl Stub {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reprise_place::decode::decode;
+    use reprise_code::decode::decode;
 
     #[test]
     fn a_replays_stub_fits_where_the_recordings_was() {

@@ -5,9 +5,9 @@
 //! lies, libc tells debuggers (nptl_db: `_thread_db_pthread_tid`, `_thread_db_pthread_list`).
 
 use super::shared::RSP;
-use crate::code::elf::Module;
 use crate::machine::guard::{self, Program};
-use reprise_place::decode::{Insn, Place};
+use reprise_code::decode::{Insn, Place};
+use reprise_code::elf::Module;
 
 /// How libc's code gets at the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

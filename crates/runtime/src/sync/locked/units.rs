@@ -13,7 +13,7 @@ use super::shared::{Shared, MAX_WAITING};
 use super::stub::MAX_INSNS;
 use super::thread_id::ThreadId;
 use core::mem::MaybeUninit;
-use reprise_place::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
+use reprise_code::decode::{decode, decode_all, Condition, Flow, Insn, MAX_INSN};
 
 /// Bytes of a jump.
 pub const JUMP: u64 = 5;

@@ -13,7 +13,7 @@ use crate::machine::sys;
 use crate::memory::scratch::arena;
 use crate::thread::STUB_CELL;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use reprise_place::patchable::{Form, Place, INT3, JUMP_LEN};
+use reprise_code::patchable::{Form, Place, INT3, JUMP_LEN};
 use reprise_place::stub::{Discriminator, Spot, Stub};
 
 /// Patches that are known at a time; one is forgotten when so many others were made after it.

@@ -21,7 +21,7 @@ use crate::thread::signals::SIGTRAP;
 use crate::thread::{session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{Kind, Tag};
-use reprise_place::decode::Insn;
+use reprise_code::decode::Insn;
 use reprise_place::name::{Name, MAX_NAME};
 use reprise_place::walk::{Action, Plan, Walk};
 

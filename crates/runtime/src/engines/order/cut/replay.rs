@@ -21,9 +21,9 @@ use crate::thread::{block_address, session, Block, STUB_CELL};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use reprise_abi::event::{EventHeader, Kind, Tag};
 use reprise_abi::layout::USER_END;
+use reprise_code::patchable::{classify, Form, Place, JUMP_LEN};
 use reprise_place::check::{check, check_code, check_memory, check_own, Difference, Tests};
 use reprise_place::name::{Name, MAX_NAME};
-use reprise_place::patchable::{classify, Form, Place, JUMP_LEN};
 use reprise_place::stub::Spot;
 
 /// Page protection.

@@ -19,8 +19,8 @@ use crate::thread::signals::SIGTRAP;
 use crate::thread::{in_force, session, Block};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use reprise_abi::event::{Kind, Tag};
+use reprise_code::patchable::INT3;
 use reprise_place::name::{Name, MAX_NAME};
-use reprise_place::patchable::INT3;
 use reprise_place::walk::{Action, Plan, Walk};
 
 /// A walk waits this long for a place to be visited again, in nanoseconds, ...

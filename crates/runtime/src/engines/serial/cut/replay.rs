@@ -28,11 +28,11 @@ use reprise_abi::event::{
     YIELD_FOR_TURN,
 };
 use reprise_abi::layout::{PAGE, USER_END};
+use reprise_code::decode::Insn;
+use reprise_code::patchable::{classify, Form, Place, INT3, JUMP_LEN};
+use reprise_code::regs::Regs;
 use reprise_place::check::{check, check_code, check_memory, Difference, Tests, What};
-use reprise_place::decode::Insn;
 use reprise_place::name::{Name, MAX_NAME};
-use reprise_place::patchable::{classify, Form, Place, INT3, JUMP_LEN};
-use reprise_place::regs::Regs;
 use reprise_place::step::{next, Next};
 use reprise_place::stub::{Spot, Stub};
 use reprise_place::trace::Trace;
