@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub use pictures::{ExportArgs, ViewArgs};
-pub use questions::{CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
+pub use questions::{BisectArgs, CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
 pub use tools::{DapArgs, McpArgs};
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
@@ -88,6 +88,8 @@ pub enum Command {
     Origin(OriginArgs),
     /// Print the first difference of two recordings of one program
     Diff(DiffArgs),
+    /// Find the one hand-off between threads that makes a recorded run fail
+    Bisect(BisectArgs),
     /// Write a core file of the program as it was at an event, for any debugger
     Core(CoreArgs),
     /// List the processes of a trace

@@ -175,7 +175,7 @@ impl Scene {
 /// The subcommands, by the names that `--help` has for them; how each is to end; and how each is called. Those of running processes
 /// have a test of their own.
 type Call = fn(&Scene) -> Command;
-const COMMANDS: [(&str, Status, Call); 30] = [
+const COMMANDS: [(&str, Status, Call); 31] = [
     ("record", Programs, |s| {
         let mut command = s.with(&["record", "-o"]);
         command.arg(s.place.fresh("trace"));
@@ -207,6 +207,11 @@ const COMMANDS: [(&str, Status, Call); 30] = [
     ("origin", Data, |s| of(s, &["origin", "stderr"])),
     ("diff", Data, |s| {
         let mut command = of(s, &["diff"]);
+        command.arg(&s.hello);
+        command
+    }),
+    ("bisect", Fails, |s| {
+        let mut command = of(s, &["bisect"]);
         command.arg(&s.hello);
         command
     }),
