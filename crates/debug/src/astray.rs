@@ -12,8 +12,9 @@ use reprise_launch::proc_files::Stat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// So long a thread keeps its turn that neither waits nor gives way.
-const SLICE: Duration = Duration::from_millis(200);
+/// So long a thread computes that neither waits nor gives way, before others have their turn: in ticks of the clock, and no shorter than that.
+const SLICE: u64 = 100;
+const SHORTEST: Duration = Duration::from_secs(1);
 /// So long threads that wait with a time limit are waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest run.
@@ -78,6 +79,8 @@ pub(crate) struct Astray<'a> {
     /// Who has the turn, or had it last.
     current: pid_t,
     since: Instant,
+    /// What it had computed when its turn began, in ticks.
+    computed: u64,
     beyond: BTreeSet<u64>,
 }
 
@@ -97,6 +100,7 @@ impl<'a> Astray<'a> {
             threads,
             current: 0,
             since: Instant::now(),
+            computed: 0,
             beyond: BTreeSet::new(),
             d,
         }
@@ -134,7 +138,7 @@ impl<'a> Astray<'a> {
                 if for_ever && !self.threads.is_empty() || self.since.elapsed() > PATIENCE {
                     break None;
                 }
-            } else if self.since.elapsed() > SLICE && !interrupted && self.next().is_some() {
+            } else if !interrupted && self.next().is_some() && self.is_long() {
                 interrupted = ptrace::interrupt(self.current).is_ok();
             }
             if !heard {
@@ -162,6 +166,18 @@ impl<'a> Astray<'a> {
         t.state != State::Runs
     }
 
+    /// Has the one that has the turn computed for a whole slice?
+    fn is_long(&self) -> bool {
+        self.since.elapsed() > SHORTEST
+            && self.computed_by(self.current).saturating_sub(self.computed) > SLICE
+    }
+
+    /// What a thread has computed so far, in ticks.
+    fn computed_by(&self, tid: pid_t) -> u64 {
+        let stat = Stat::of_thread(self.d.pid, tid).ok();
+        stat.and_then(|s| s.computed()).map_or(0, |(u, k)| u + k)
+    }
+
     /// Who is next: in the order of their slots, the first behind the one that had the turn.
     fn next(&self) -> Option<pid_t> {
         let last = self.threads.get(&self.current).map_or(0, |t| t.slot);
@@ -175,6 +191,7 @@ impl<'a> Astray<'a> {
     fn begin(&mut self, tid: pid_t) -> Result<(), DebugError> {
         self.current = tid;
         self.since = Instant::now();
+        self.computed = self.computed_by(tid);
         self.go_on(tid)
     }
 

@@ -55,7 +55,7 @@ pub struct Mixtures {
     here: Option<Checkpoint>,
     session: Session,
     timeline: Rc<Timeline>,
-    /// Numbers of the calls that end by these events.
+    /// Numbers of the calls that begin with these events.
     calls: HashMap<u64, u32>,
 }
 
@@ -78,7 +78,7 @@ impl Mixtures {
                 break;
             };
             match Kind::from_u8(h.kind) {
-                Some(Kind::Exit) => {
+                Some(Kind::Enter) => {
                     calls.insert(e.number, h.detail);
                 }
                 Some(Kind::ProcessStart) => {
@@ -229,21 +229,23 @@ impl Debuggee {
             .map_err(os("leave the recording"))
     }
 
-    /// The events by which a thread comes out of the runtime: what it waits for is what comes next of it in the trace.
+    /// The events by which a thread comes out of the runtime: what it waits for is what follows its last event, of all before `next`.
     fn way_out(&self, slot: usize, next: u64, calls: &HashMap<u64, u32>) -> Vec<EventHeader> {
         let of_slot = |n: &u64| {
             let event = self.timeline.event(*n);
             event.is_some_and(|e| usize::from(e.slot) == slot)
         };
-        let number = (next..self.timeline.len()).find(of_slot);
-        let kind = number.and_then(|n| Kind::from_u8(self.timeline.event(n)?.kind));
-        let first = match (kind, number) {
+        let last = (self.timeline.first..next).rev().find(of_slot);
+        let kind = last.and_then(|n| Kind::from_u8(self.timeline.event(n)?.kind));
+        let first = match (kind, last) {
             // It is to make the call again.
-            (Some(Kind::Exit), Some(n)) => {
+            (Some(Kind::Enter), Some(n)) => {
                 let call = calls.get(&n).copied().unwrap_or(0);
                 Some(event(Kind::Exit, slot, call, FLAG_RESTARTED))
             }
-            (Some(kind @ (Kind::Resume | Kind::ThreadStart)), _) => Some(event(kind, slot, 0, 0)),
+            (Some(Kind::Yield), _) => Some(event(Kind::Resume, slot, 0, 0)),
+            // It has done nothing yet, whoever had the slot before.
+            (None | Some(Kind::ThreadExit), _) => Some(event(Kind::ThreadStart, slot, 0, 0)),
             _ => None,
         };
         // It only looks whose this is.

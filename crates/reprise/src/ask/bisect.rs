@@ -42,6 +42,8 @@ enum Found {
     FailsFromTheFirst,
     /// No mixture passes.
     NonePasses,
+    /// One thread has run alone, or all to their ends.
+    NoHandOffs,
 }
 
 /// Mixtures of a recording, and what they are to end like.
@@ -82,6 +84,14 @@ pub fn run(args: &BisectArgs) -> Result<i32> {
     let at = all[n];
     let taken = search.end(&at, Who::After)?;
     let left_out = search.end(&at, Who::Before)?;
+    // What decides may be how far the other one comes until it loses its turn.
+    let next = all
+        .get(n + 1)
+        .filter(|_| search.judge(&taken) != Verdict::Fails);
+    let behind = match next {
+        Some(next) => Some((next.event, search.end(next, Who::Before)?)),
+        None => None,
+    };
     let threads = search.mixtures.threads(&at)?;
     let made = search.made;
     // Its processes are ended before gdb's replay begins.
@@ -94,6 +104,7 @@ pub fn run(args: &BisectArgs) -> Result<i32> {
         threads,
         taken,
         left_out,
+        behind,
         made,
         stacks,
         dir: &dir,
@@ -124,14 +135,18 @@ impl Search {
 
     fn verdict(&mut self, at: &HandOff, who: Who) -> Result<Verdict> {
         let end = self.end(at, who)?;
+        Ok(self.judge(&end))
+    }
+
+    fn judge(&self, end: &End) -> Verdict {
         // Who was ended from outside may have stood still.
         let stood = self.fails & 0x7f == libc::SIGKILL;
-        Ok(match end.status {
+        match end.status {
             Some(status) if status == self.fails => Verdict::Fails,
             Some(status) if status == self.passes => Verdict::Passes,
             None if stood => Verdict::Fails,
             _ => Verdict::Other,
-        })
+        }
     }
 
     /// Says why there is no hand-off that decides.
@@ -149,6 +164,7 @@ impl Search {
                 "always",
                 "the program fails with long slices, too: no hand-off decides".into(),
             ),
+            Found::NoHandOffs => ("alone", "no thread ever goes on instead of another".into()),
             Found::NonePasses => (
                 "never",
                 "no mixture passes: where the program runs for itself it ends in a third way".into(),
@@ -179,6 +195,9 @@ fn name(number: u64) -> String {
 
 /// Among so many hand-offs, the last that lets the run pass when it is left out, before one that does not.
 fn by_halves(len: usize, mut try_it: impl FnMut(usize) -> Result<Verdict>) -> Result<Found> {
+    if len == 0 {
+        return Ok(Found::NoHandOffs);
+    }
     let mut first = 0;
     // The nearer to the beginning, the more there is to go another way.
     let mut passes = loop {
@@ -240,6 +259,8 @@ struct Told<'a> {
     threads: [u32; 2],
     taken: End,
     left_out: End,
+    /// The event of the next hand-off, and how it ends where only that one is left out.
+    behind: Option<(u64, End)>,
     made: u32,
     stacks: [Option<Thread>; 2],
     dir: &'a Path,
@@ -277,6 +298,13 @@ impl Told<'_> {
             words(&self.left_out)
         );
         let _ = writeln!(out, "  where thread {to} goes on: {}", words(&self.taken));
+        if let Some((event, end)) = &self.behind {
+            let _ = writeln!(
+                out,
+                "  where it goes on up to event {event}, as recorded, and keeps its turn there: {}",
+                words(end)
+            );
+        }
         for (thread, role) in self.stacks.iter().zip(["loses its turn", "gets it"]) {
             if let Some(thread) = thread {
                 let _ = writeln!(out, "thread {}, which {role}", thread.thread);
@@ -308,6 +336,7 @@ impl Told<'_> {
             "to": {"thread": to, "frames": frames[1]},
             "left_out": self.left_out.status,
             "taken": self.taken.status,
+            "behind": self.behind.as_ref().map(|(event, end)| json!({"event": event, "status": end.status})),
             "mixtures": self.made,
         })
     }
@@ -345,6 +374,6 @@ mod tests {
         assert_eq!(found(&[Passes, Other, Other, Fails]), Found::Between(0, 3));
         assert_eq!(found(&[Fails; 3]), Found::FailsFromTheFirst);
         assert_eq!(found(&[Other; 9]), Found::NonePasses);
-        assert_eq!(found(&[]), Found::NonePasses);
+        assert_eq!(found(&[]), Found::NoHandOffs);
     }
 }

@@ -210,9 +210,13 @@ const COMMANDS: [(&str, Status, Call); 31] = [
         command.arg(&s.hello);
         command
     }),
-    ("bisect", Fails, |s| {
-        let mut command = of(s, &["bisect"]);
-        command.arg(&s.hello);
+    ("bisect", Data, |s| {
+        let ends = ["exit 1", "exit 0"].map(|script| {
+            let shell = Guest::program("/bin/sh").args(["-c", script]);
+            s.place.record(&shell).dir
+        });
+        let mut command = s.with(&["bisect"]);
+        command.args(ends);
         command
     }),
     ("core", Silent, |s| {
@@ -370,6 +374,7 @@ fn commands_that_debug() {
         "where",
         "origin",
         "diff",
+        "bisect",
     ]);
 }
 
