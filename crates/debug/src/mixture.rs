@@ -15,6 +15,7 @@ use crate::history::never;
 use crate::target::Session;
 use crate::timeline::Timeline;
 use crate::{os, DebugError};
+use reprise_abi::engine::TraceOrder;
 use reprise_abi::event::{EventHeader, Kind, FLAG_RESTARTED, HEADER_LEN};
 use reprise_abi::layout::{MAX_SLOTS, SESSION_BASE};
 use reprise_abi::session::MODE_RECORD;
@@ -68,7 +69,7 @@ impl Mixtures {
         let manifest = Manifest::read(dir)?;
         let timeline = Rc::new(Timeline::of(dir, 0)?);
         let refused = |why: &str| Err(DebugError::Refused(why.into()));
-        if manifest.engine != "serial" || manifest.hooks {
+        if manifest.engine().order != TraceOrder::Slices || manifest.hooks {
             return refused("only recordings by the engine serial without --hooks have hand-offs of which one can be left out");
         }
         let mut calls = HashMap::new();
