@@ -135,6 +135,7 @@ fn converse(
         answer: Some(&pipe),
         limit: None,
         given_up: Some(nobody_reads),
+        marks: false,
         debugger: None,
         unseen: false,
     };

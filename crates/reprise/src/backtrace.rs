@@ -90,6 +90,7 @@ pub fn of_all(
         answer: Some(&answer),
         limit,
         given_up: None,
+        marks: false,
         debugger: None,
         unseen: false,
     };

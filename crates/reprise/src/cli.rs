@@ -587,6 +587,10 @@ pub struct ReplayArgs {
     #[arg(long, hide = true, requires = "debug")]
     pub gdb_unseen: bool,
 
+    /// With -d, or as rr: before each piece of what the program writes show by whom and at which event
+    #[arg(long = "gdb-marks", hide = true, requires = "debug")]
+    pub marks: bool,
+
     /// With -d: arguments for gdb
     #[arg(last = true, value_name = "GDB ARGS", requires = "debug")]
     pub gdb: Vec<OsString>,
@@ -657,6 +661,7 @@ impl ReplayArgs {
             gdb_socket: None,
             gdb_process: None,
             gdb_unseen: false,
+            marks: false,
             gdb: Vec::new(),
             print: None,
             pid: None,
