@@ -56,6 +56,35 @@ pub fn of(dir: &Path) -> Result<Marks, ReplayError> {
     play(dir, &mut output).map(|_| output.marks())
 }
 
+/// A piece of what was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// 1 or 2: standard output or standard error.
+    pub stream: u8,
+    /// By whom, and when.
+    pub mark: Mark,
+    /// Its bytes.
+    pub text: Vec<u8>,
+}
+
+/// Most bytes of output that are kept for who looks at them.
+const MOST: u64 = 4 << 20;
+
+/// Replays the trace in `dir` unseen: what was written, in the order of events; of very much of it the beginning.
+///
+/// # Errors
+/// As [`of`].
+pub fn pieces(dir: &Path) -> Result<Vec<Piece>, ReplayError> {
+    let mut output = Output::unseen().fresh().map_err(no_memory)?;
+    play(dir, &mut output)?;
+    let mut all = Vec::new();
+    for stream in [1, 2] {
+        all.extend(output.pieces(stream, MOST));
+    }
+    all.sort_by_key(|p| p.mark.event);
+    Ok(all)
+}
+
 /// Replays the trace in `dir`, and shows its output with a mark before each piece; the wait status of its first process, when that is known.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! What a replayed program writes, shown once: a replay that starts anew writes the same bytes again, which are not shown a second time.
 
-use crate::marks::{Mark, Marks};
+use crate::marks::{Mark, Marks, Piece};
 use rustix::fs::{memfd_create, MemfdFlags};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -46,6 +46,29 @@ impl Output {
                 self.ends[i] = written;
             }
         }
+    }
+
+    /// What has marks of a stream, 1 or 2, up to this byte.
+    pub(crate) fn pieces(&self, stream: u8, most: u64) -> Vec<Piece> {
+        let i = usize::from(stream) - 1;
+        let Some(files) = &self.files else {
+            return Vec::new();
+        };
+        let ends = self.marks[i].iter().skip(1).map(|m| m.at);
+        let ends = ends.chain([self.ends[i]]);
+        let marks = self.marks[i].iter().zip(ends);
+        let there = marks.take_while(|(m, _)| m.at < most);
+        there
+            .map(|(mark, end)| {
+                let mut text = vec![0; (end.min(most) - mark.at) as usize];
+                let read = files[i].read_exact_at(&mut text, mark.at);
+                Piece {
+                    stream,
+                    mark: *mark,
+                    text: read.map_or(Vec::new(), |()| text),
+                }
+            })
+            .collect()
     }
 
     /// All marks.
