@@ -72,6 +72,10 @@ impl Mixtures {
         if manifest.engine().order != TraceOrder::Slices || manifest.hooks {
             return refused("only recordings by the engine serial without --hooks have hand-offs of which one can be left out");
         }
+        // Of threads that were there before the first event it isn't known what they wait in.
+        if timeline.first != 0 || manifest.start.attached != 0 {
+            return refused("this recording does not begin with the program: it was attached to, or only the last stretch was kept");
+        }
         let mut calls = HashMap::new();
         let mut reader = Reader::open(dir)?;
         while let Some(e) = reader.next()? {

@@ -2,6 +2,7 @@
 
 use crate::common;
 
+use common::attached::{closed, Subject};
 use common::{built, run, Guest, Workplace};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -158,4 +159,22 @@ fn a_program_that_reads_is_told_of() {
     assert!(run.text().contains("no mixture passes"), "{}", run.text());
     let said = "calls that only a recording answers: read";
     assert!(run.said().contains(said), "{}", run.describe());
+}
+
+#[test]
+fn a_recording_without_its_beginning_is_refused() {
+    let [good, bad] = [libc::SIGTERM, libc::SIGKILL].map(|signal| {
+        let mut subject = Subject::computing(1_000_000);
+        let dir = subject.attach(&[]);
+        // SAFETY: a signal to a child.
+        unsafe { libc::kill(subject.pid(), signal) };
+        subject.finish();
+        closed(&dir);
+        (subject, dir)
+    });
+    let mut command = good.0.place.reprise(["bisect"]);
+    let run = run(command.arg(&bad.1).arg(&good.1), None);
+    assert_eq!(run.status.code(), Some(125), "{}", run.describe());
+    let said = run.said();
+    assert!(said.contains("does not begin with the program"), "{said}");
 }

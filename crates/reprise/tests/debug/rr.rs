@@ -116,17 +116,15 @@ fn output_is_marked() {
         let shown = run(command.arg(&dir), None);
         assert_eq!(shown.status.code(), Some(3), "{}", shown.describe());
         let dumped = run(place.reprise(["dump", "--json"]).arg(&dir), None).text();
-        let all = dumped
-            .lines()
-            .map(|l| serde_json::from_str::<serde_json::Value>(l));
-        let events: Vec<serde_json::Value> = all.map(|e| e.expect("JSON")).collect();
+        let all = dumped.lines().map(serde_json::from_str::<Value>);
+        let events: Vec<Value> = all.map(|e| e.expect("JSON")).collect();
         let mut told = String::new();
         let errors = String::from_utf8_lossy(&shown.stderr);
         for stream in [shown.text(), errors.into_owned()] {
             for mark in stream.split("[rr ").skip(1) {
                 let (mark, text) = mark.split_once(']').expect("its end");
                 let (pid, event) = mark.split_once(' ').expect("two numbers");
-                let is_it = |e: &&serde_json::Value| e["event"].to_string() == event;
+                let is_it = |e: &&Value| e["event"].as_u64() == event.parse().ok();
                 let event = events.iter().find(is_it).expect("an event");
                 let words = event["text"].as_str().expect("words");
                 assert!(words.contains("write("), "{words}");
