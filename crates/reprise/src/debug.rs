@@ -285,6 +285,7 @@ pub fn gdb(socket: &Path, session: &Session) -> Result<Command> {
     }
     if let Some(program) = program_of(session.dir, &socket.with_file_name("root")) {
         printers::load(&mut command, &program);
+        command.env("REPRISE_PROGRAM", &program);
     }
     let mut target = OsString::from("target remote ");
     target.push(socket);
