@@ -11,6 +11,7 @@ use crate::debuggee::{Debuggee, General, Territory, Traced};
 use crate::{os, ptrace, DebugError};
 use libc::{pid_t, user_regs_struct};
 use reprise_abi::event::registers_hash;
+use reprise_replay::Live;
 use std::time::{Duration, Instant};
 
 /// Why the replay stopped.
@@ -224,6 +225,17 @@ impl Debuggee {
         with_breakpoints: bool,
         wanted: &mut dyn FnMut() -> bool,
     ) -> Result<Stop, DebugError> {
+        self.run_after(|_| {}, catch, with_breakpoints, wanted)
+    }
+
+    /// As [`Debuggee::run`]; what `begin` sets going is not there before all is ready for it.
+    pub(crate) fn run_after(
+        &mut self,
+        begin: impl FnOnce(&mut Live),
+        catch: Catch,
+        with_breakpoints: bool,
+        wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Stop, DebugError> {
         let mut run = Run {
             catch,
             with_breakpoints,
@@ -251,6 +263,7 @@ impl Debuggee {
             let signal = self.threads.get(&tid).map_or(0, |t| t.signal);
             self.let_go(tid, signal)?;
         }
+        begin(&mut self.live);
         let stop = self.watch_over(&mut run, wanted);
         self.take_out();
         self.drain()?;

@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::*;
 
 /// In the runtime: no engine.
-const NO_ENGINE: u32 = 0;
+pub(crate) const NO_ENGINE: u32 = 0;
 /// Below a stack pointer, what a call writes is within so many bytes.
 const BELOW: u64 = 1 << 20;
 /// So much of what a result may point to is shown as the call left it.

@@ -14,6 +14,7 @@
 //! - [`checkpoint`]: the process as it was at a moment;
 //! - [`checkpoints`]: which of them there are;
 //! - [`diversion`]: functions of the program, called in a copy of it;
+//! - [`mixture`]: a recording up to one of its hand-offs, and the program by itself from there on; `astray` runs it;
 //! - [`history`]: places in the execution, and the way back to them;
 //! - [`programs`]: which programs the debugged process is, one after the other;
 //! - `origin`: where a value comes from;
@@ -34,6 +35,7 @@
 //! The runtime is never shown. A thread that is in it stands, for the debugger, at the gate through which it came: before or behind the
 //! instruction of the program that led there ([`debuggee::Debuggee::registers`]). To step over a gate is one step.
 
+mod astray;
 mod beside;
 pub mod breakpoints;
 mod calls;
@@ -50,6 +52,7 @@ pub mod files;
 pub mod fuzzed;
 pub mod history;
 mod machine_code;
+pub mod mixture;
 pub mod monitor;
 mod moving;
 mod nearer;
@@ -72,6 +75,7 @@ mod translated;
 mod traps;
 mod wire;
 
+pub use astray::End;
 pub(crate) use reprise_launch::ptrace;
 pub use rr::AsRr;
 pub use server::{serve, Place, Request};

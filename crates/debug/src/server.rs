@@ -16,7 +16,7 @@ use gdbstub::stub::state_machine::GdbStubStateMachine;
 use gdbstub::stub::{GdbStub, GdbStubError, MultiThreadStopReason};
 use reprise_console::{say, say_text};
 use reprise_launch::dispositions;
-use reprise_replay::Output;
+use reprise_replay::{marks, Output};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -54,6 +54,8 @@ pub struct Request {
     pub address: Address,
     /// What the program writes is not shown.
     pub unseen: bool,
+    /// Before each piece of it stands by whom and when it was written.
+    pub marks: bool,
     /// The server passes for rr's.
     pub as_rr: Option<AsRr>,
 }
@@ -75,9 +77,10 @@ pub fn serve(request: &Request) -> Result<(), DebugError> {
     ignore_interrupts();
     tracing::info!(dir = ?request.dir, birth = request.birth, "session");
     let timeline = Rc::new(Timeline::of(&request.dir, request.birth)?);
-    let output = match request.unseen {
-        true => Output::unseen(),
-        false => Output::default(),
+    let output = match (request.unseen, request.marks) {
+        (true, _) => Output::unseen(),
+        (false, true) => Output::marked(marks::of(&request.dir)?),
+        (false, false) => Output::default(),
     };
     let from = match request.at {
         Place::Event(n) | Place::Behind(n) => timeline.kept_before(n),

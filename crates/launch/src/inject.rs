@@ -110,7 +110,7 @@ impl Gate {
 
 /// On to the next stop at a call (`None`), or of another kind.
 fn to_next_stop(tid: pid_t, what: &str) -> Result<Option<i32>> {
-    ptrace::on_to_call(tid)?;
+    ptrace::on_to_call(tid, 0)?;
     let status = ptrace::wait(tid)?;
     if !libc::WIFSTOPPED(status) {
         return Err(Error::other(format!(

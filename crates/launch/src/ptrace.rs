@@ -114,9 +114,23 @@ pub fn wait_no_longer(tid: pid_t) -> Result<Option<i32>> {
     Ok(heard.map(|(_, status)| status.as_raw()))
 }
 
-/// Lets it go on to where its next system call begins or ends.
-pub fn on_to_call(tid: pid_t) -> Result<()> {
-    ptrace(libc::PTRACE_SYSCALL, tid, 0, 0).map(|_| ())
+/// Lets it go on to where its next system call begins or ends, with a signal (0: none).
+pub fn on_to_call(tid: pid_t, signal: i32) -> Result<()> {
+    ptrace(libc::PTRACE_SYSCALL, tid, 0, signal as u64).map(|_| ())
+}
+
+/// Is it stopped where a system call begins, and not where one ends?
+pub fn begins_call(tid: pid_t) -> Result<bool> {
+    // SAFETY: filled by the kernel.
+    let mut info: libc::ptrace_syscall_info = unsafe { std::mem::zeroed() };
+    let len = std::mem::size_of_val(&info) as u64;
+    ptrace(
+        libc::PTRACE_GET_SYSCALL_INFO,
+        tid,
+        len,
+        &raw mut info as u64,
+    )?;
+    Ok(info.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
 }
 
 /// What the thread is stopped by, where that is a signal.

@@ -11,6 +11,7 @@ pub mod live;
 mod lives;
 pub mod machine;
 mod mappings;
+pub mod marks;
 pub mod output;
 pub mod plan;
 pub mod races;

@@ -15,6 +15,7 @@ use crate::tree::{Tree, Watch};
 use crate::ReplayError;
 use libc::pid_t;
 use reprise_abi::engine::{can, Engine, TraceOrder};
+use reprise_abi::event::EventHeader;
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::order::{OrderHead, MAX_VOID};
 use reprise_abi::session::{Session, Slot};
@@ -372,6 +373,25 @@ impl Live {
             && head.total.count() == 0;
         let pace = self.session().pace();
         nobody_goes_on || self.tree.waits_in_vain() || pace.is_over() && pace.held.load(SeqCst) != 0
+    }
+
+    /// Gives the thread of `slot` the baton and these events, which no trace has: by them it comes out of what it waits in. What else waited in the ring is gone:
+    /// along the trace the replay goes on only after it has [gone back](Self::go_back).
+    pub fn give(&mut self, slot: usize, events: &[EventHeader]) {
+        let s = self.session();
+        let bytes: Vec<u8> = events.iter().flat_map(EventHeader::to_bytes).collect();
+        let at = s.ring.position.load(SeqCst);
+        let to = self.tree.shared.ring_bytes(at, bytes.len());
+        // SAFETY: so many bytes of the double mapping, which nobody has published.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        s.ring.head.store(at + bytes.len() as u64, SeqCst);
+        if s.baton.swap(slot as u32 + 1, SeqCst) != slot as u32 + 1 {
+            let go = &self.slot(slot).go;
+            go.store(1, SeqCst);
+            futex::wake(go, i32::MAX);
+        }
+        s.ring.consumer_asleep.store(0, SeqCst);
+        futex::wake(&s.ring.consumer_asleep, i32::MAX);
     }
 
     /// How many events are to be fed.

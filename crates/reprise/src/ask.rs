@@ -5,8 +5,10 @@
 //! - [`values`]: each value of an expression; [`writers`]: who wrote them;
 //! - [`calls`]: each call of a function;
 //! - [`origin`]: where a value comes from, through processes, by what `streams` knows of their descriptors;
-//! - [`diff`]: where two recordings part, for which nothing is replayed; `threads`: what each thread did.
+//! - [`diff`]: where two recordings part, for which nothing is replayed; `threads`: what each thread did;
+//! - [`bisect`]: which hand-off between threads makes a run fail.
 
+pub mod bisect;
 pub mod calls;
 pub mod diff;
 mod found;
@@ -133,6 +135,7 @@ fn converse(
         answer: Some(&pipe),
         limit: None,
         given_up: Some(nobody_reads),
+        marks: false,
         debugger: None,
         unseen: false,
     };

@@ -16,6 +16,7 @@ def frames(root):
             one["file"] = place.symtab.filename
             one["line"] = place.line
         path = gdb.solib_name(frame.pc()) or gdb.current_progspace().filename
+        path = named.get(path, path)
         if path:
             one["object"] = path[len(root):] if path.startswith(root) else path
         listed.append(one)
@@ -27,6 +28,9 @@ def frames(root):
 
 
 root = os.environ["REPRISE_ROOT"]
+# The program's file is a link into the trace, which gdb follows.
+program = os.environ.get("REPRISE_PROGRAM", "")
+named = {os.path.realpath(program): program} if program else {}
 current = gdb.selected_thread()
 threads = []
 for thread in gdb.selected_inferior().threads():

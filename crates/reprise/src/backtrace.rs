@@ -8,6 +8,7 @@ use reprise_debug::Place;
 use reprise_trace::Catalog;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 /// What gdb is told to run.
@@ -15,22 +16,25 @@ const SCRIPT: &str = include_str!("backtrace.py");
 
 /// What the script writes.
 #[derive(Serialize, Deserialize)]
-struct Backtraces {
-    threads: Vec<Thread>,
+pub struct Backtraces {
+    /// All threads.
+    pub threads: Vec<Thread>,
 }
 
+/// Where a thread is.
 #[derive(Serialize, Deserialize)]
-struct Thread {
+pub struct Thread {
     /// Its id, as the program knew it.
-    thread: u32,
+    pub thread: u32,
     /// Is it the one that crashed, or goes on next?
-    stopped: bool,
+    pub stopped: bool,
     /// Innermost first.
-    frames: Vec<Frame>,
+    pub frames: Vec<Frame>,
 }
 
+/// A function that was called, and has not returned.
 #[derive(Serialize, Deserialize)]
-struct Frame {
+pub struct Frame {
     pc: u64,
     function: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,8 +51,6 @@ struct Frame {
 /// When the trace can't be debugged, or there is no gdb.
 pub fn run(args: &BacktraceArgs) -> Result<i32> {
     let dir = Catalog::from_env()?.resolve(args.trace.as_deref())?;
-    let room = tempfile::tempdir().context("make a directory for gdb's answer")?;
-    let answer = room.path().join("answer");
     let at = debug::place(args.at.as_ref(), &dir, Place::End)?;
     // Who asks for no place wants to know of the crash, if there was one.
     let asked = match args.at {
@@ -56,27 +58,11 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
         Some(_) => at,
     };
     let birth = debug::birth(args.pid, asked, &dir)?;
-    let session = Session {
-        dir: &dir,
-        birth,
-        at,
-        arguments: Session::script(room.path(), SCRIPT)?,
-        answer: Some(&answer),
-        limit: args.time_limit.map(Duration::from_secs),
-        given_up: None,
-        debugger: None,
-        unseen: false,
+    let limit = args.time_limit.map(Duration::from_secs);
+    let all = match of_all(&dir, birth, at, limit)? {
+        Ok(all) => all,
+        Err(status) => return Ok(status),
     };
-    let status = debug::with_gdb(&session)?;
-    let Ok(bytes) = std::fs::read(&answer) else {
-        // The server has said why.
-        anyhow::ensure!(
-            status != 0,
-            "gdb gave no backtrace (is it one with python?)"
-        );
-        return Ok(status);
-    };
-    let all: Backtraces = serde_json::from_slice(&bytes).context("read gdb's answer")?;
     match args.json {
         true => tell!("{}", serde_json::to_string(&all)?)?,
         false => tell_text(&text(&all))?,
@@ -84,20 +70,63 @@ pub fn run(args: &BacktraceArgs) -> Result<i32> {
     Ok(0)
 }
 
+/// Where all threads of a process are at a place; or gdb's exit status, when the server has said why there is nothing.
+///
+/// # Errors
+/// When there is no gdb, or its answer can't be read.
+pub fn of_all(
+    dir: &Path,
+    birth: u32,
+    at: Place,
+    limit: Option<Duration>,
+) -> Result<std::result::Result<Backtraces, i32>> {
+    let room = tempfile::tempdir().context("make a directory for gdb's answer")?;
+    let answer = room.path().join("answer");
+    let session = Session {
+        dir,
+        birth,
+        at,
+        arguments: Session::script(room.path(), SCRIPT)?,
+        answer: Some(&answer),
+        limit,
+        given_up: None,
+        marks: false,
+        debugger: None,
+        unseen: false,
+    };
+    let status = debug::with_gdb(&session)?;
+    let Ok(bytes) = std::fs::read(&answer) else {
+        anyhow::ensure!(
+            status != 0,
+            "gdb gave no backtrace (is it one with python?)"
+        );
+        return Ok(Err(status));
+    };
+    let all = serde_json::from_slice(&bytes).context("read gdb's answer")?;
+    Ok(Ok(all))
+}
+
 fn text(all: &Backtraces) -> String {
     let mut out = String::new();
     for thread in &all.threads {
         let mark = if thread.stopped { " (stopped)" } else { "" };
         let _ = writeln!(out, "thread {}{mark}", thread.thread);
-        for (frame, i) in thread.frames.iter().zip(0..) {
-            let function = frame.function.as_deref().unwrap_or("??");
-            let place = match (&frame.file, frame.line, &frame.object) {
-                (Some(file), Some(line), _) => format!("at {file}:{line}"),
-                (_, _, Some(object)) => format!("in {object}"),
-                _ => format!("at {:#x}", frame.pc),
-            };
-            let _ = writeln!(out, "  #{i:<2} {function} {place}");
-        }
+        out += &stack(thread);
+    }
+    out
+}
+
+/// A thread's frames, a line each.
+pub fn stack(thread: &Thread) -> String {
+    let mut out = String::new();
+    for (frame, i) in thread.frames.iter().zip(0..) {
+        let function = frame.function.as_deref().unwrap_or("??");
+        let place = match (&frame.file, frame.line, &frame.object) {
+            (Some(file), Some(line), _) => format!("at {file}:{line}"),
+            (_, _, Some(object)) => format!("in {object}"),
+            _ => format!("at {:#x}", frame.pc),
+        };
+        let _ = writeln!(out, "  #{i:<2} {function} {place}");
     }
     out
 }

@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub use pictures::{ExportArgs, ViewArgs};
-pub use questions::{CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
+pub use questions::{BisectArgs, CallsArgs, DiffArgs, OriginArgs, Part, ValuesArgs, WhereArgs};
 pub use tools::{DapArgs, McpArgs};
 
 /// Records a run of a multi-threaded program and replays it, exactly, as often as wanted.
@@ -88,6 +88,8 @@ pub enum Command {
     Origin(OriginArgs),
     /// Print the first difference of two recordings of one program
     Diff(DiffArgs),
+    /// Find the one hand-off between threads that makes a recorded run fail
+    Bisect(BisectArgs),
     /// Write a core file of the program as it was at an event, for any debugger
     Core(CoreArgs),
     /// List the processes of a trace
@@ -589,6 +591,10 @@ pub struct ReplayArgs {
     #[arg(long, hide = true, requires = "debug")]
     pub gdb_unseen: bool,
 
+    /// With -d, or as rr: before each piece of what the program writes show by whom and at which event
+    #[arg(long = "gdb-marks", hide = true, requires = "debug")]
+    pub marks: bool,
+
     /// With -d: arguments for gdb
     #[arg(last = true, value_name = "GDB ARGS", requires = "debug")]
     pub gdb: Vec<OsString>,
@@ -659,6 +665,7 @@ impl ReplayArgs {
             gdb_socket: None,
             gdb_process: None,
             gdb_unseen: false,
+            marks: false,
             gdb: Vec::new(),
             print: None,
             pid: None,

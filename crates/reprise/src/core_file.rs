@@ -33,6 +33,7 @@ pub fn run(args: &CoreArgs) -> Result<i32> {
         answer: Some(&room.path().join("answer")),
         limit: args.time_limit.map(Duration::from_secs),
         given_up: None,
+        marks: false,
         debugger: None,
         unseen: false,
     };

@@ -52,6 +52,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
                 given_up: None,
                 debugger: args.debugger.as_deref(),
                 unseen: args.gdb_unseen,
+                marks: args.marks,
             })
         }
     };
@@ -61,6 +62,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32> {
         at,
         address,
         unseen: args.gdb_unseen,
+        marks: args.marks,
         as_rr: args.as_rr.clone(),
     };
     log::is(Role::Server);
@@ -134,6 +136,8 @@ pub struct Session<'a> {
     pub debugger: Option<&'a OsStr>,
     /// What the program writes is not shown.
     pub unseen: bool,
+    /// It is shown with marks.
+    pub marks: bool,
 }
 
 impl Session<'_> {
@@ -229,6 +233,9 @@ pub fn server(session: &Session, socket: &Path) -> Result<Command> {
     if session.answer.is_some() || session.unseen {
         command.arg("--gdb-unseen").stdout(Stdio::null());
     }
+    if session.marks {
+        command.arg("--gdb-marks");
+    }
     command.arg(session.dir);
     // SAFETY: plain call in the child. Nobody else would end a server whose command was killed.
     unsafe {
@@ -278,6 +285,7 @@ pub fn gdb(socket: &Path, session: &Session) -> Result<Command> {
     }
     if let Some(program) = program_of(session.dir, &socket.with_file_name("root")) {
         printers::load(&mut command, &program);
+        command.env("REPRISE_PROGRAM", &program);
     }
     let mut target = OsString::from("target remote ");
     target.push(socket);

@@ -141,6 +141,7 @@ fn command(command: Command) -> i32 {
         Command::Where(args) => ask::writers::run(&args),
         Command::Origin(args) => ask::origin::run(&args),
         Command::Diff(args) => ask::diff::run(&args),
+        Command::Bisect(args) => ask::bisect::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Ps(args) => print(|| ps::run(&args)),
         Command::Stretches(args) => print(|| stretches::run(&args)),

@@ -4,7 +4,7 @@
 //! - [`wire`]: messages in and out, malformed ones as well;
 //! - [`tool`]: what a tool is; its table is below;
 //! - [`limits`]: each call has a limit of time and one of size; [`page`]: answers of many parts;
-//! - [`child`]: commands of this program run as children: `list`, `events`, `origin`, `races`, `diff`, parts of `summary`;
+//! - [`child`]: commands of this program run as children: `list`, `events`, `origin`, `races`, `diff`, `bisect`, parts of `summary`;
 //! - [`warm`]: a replay with gdb at its side that is kept for the next question; [`sessions`]: which of them there are;
 //! - [`running`]: a program that is recorded, with a limit of time;
 //! - [`recording`], [`reading`], [`summary`], [`standing`], [`asking`]: the tools.
@@ -62,6 +62,7 @@ const TOOLS: &[Tool] = &[
     Tool::of::<reading::Origin>(),
     Tool::of::<reading::Races>(),
     Tool::of::<reading::Diff>(),
+    Tool::of::<reading::Bisect>(),
 ];
 
 /// Calls that are answered at a time; others wait.

@@ -118,6 +118,10 @@ fn about_end(o: &Outcome) -> Option<String> {
 pub fn replay(args: &ReplayArgs) -> Result<i32> {
     let catalog = Catalog::from_env()?;
     let dir = catalog.resolve(args.trace.as_deref())?;
+    if args.marks {
+        let status = reprise_replay::marks::show(&dir)?;
+        return Ok(status.map_or(OURS, exit_status));
+    }
     let manifest = Manifest::read(&dir)?;
     if goroutines::is_of(&manifest) {
         return goroutines::replay(args, &dir, &manifest);

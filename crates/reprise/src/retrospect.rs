@@ -33,6 +33,7 @@ pub fn run(args: &ReplayArgs, what: &[String]) -> Result<i32> {
         answer: Some(&answer),
         limit: None,
         given_up: None,
+        marks: false,
         debugger: None,
         unseen: false,
     };

@@ -1,10 +1,11 @@
 //! `reprise view`: the timeline of a trace's threads in a browser.
 //!
 //! The page is one file, embedded here, that asks nothing of the network: a small server gives it what it shows ([`server`]), or all of it
-//! is inside ([`page::whole`]).
+//! is inside ([`page::whole`]). The server also knows what only a replay tells ([`place`]).
 
 mod index;
 mod page;
+mod place;
 mod server;
 mod tiles;
 
@@ -44,7 +45,7 @@ pub fn run(args: &ViewArgs) -> anyhow::Result<()> {
             "{counts} written to {file} ({size}); open it in a browser"
         ));
     }
-    let server = Server::listen(args.port, tiles)?;
+    let server = Server::listen(args.port, tiles, &dir)?;
     let url = server.url();
     say(&format!("{counts} at {url} (Ctrl-C ends it)"))?;
     if !args.no_browser {

@@ -81,7 +81,10 @@ pub fn run(args: &DiffArgs) -> Result<i32> {
 }
 
 /// Of one program?
-fn check(heads: &[Manifest; 2]) -> Result<()> {
+///
+/// # Errors
+/// When they are of two, or by two engines.
+pub fn check(heads: &[Manifest; 2]) -> Result<()> {
     let [a, b] = heads;
     let names = heads.each_ref().map(|h| h.exe.to_string());
     if names[0] != names[1] {

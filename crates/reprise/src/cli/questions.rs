@@ -151,6 +151,29 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
+/// What `bisect` is told.
+#[derive(Args, Debug, Clone)]
+#[command(
+    after_help = "FAILING is replayed up to one of its hand-offs, exactly; from there on the program runs for itself, each thread until it waits. Where the \
+                  thread goes on that lost its turn there, it ends as PASSING did before the hand-off that decides, and as FAILING did from there on: that place \
+                  is found by halves.\n\
+                  What runs for itself makes no calls that reach the world outside: what it writes is thrown away, and to read fails.\n\
+                  Exit status: 0 when there is one, 1 when no hand-off decides, 125 when that can't be said."
+)]
+pub struct BisectArgs {
+    /// A recording of the run that fails: a directory, a packed file, or a name that `reprise ls` lists
+    #[arg(value_name = "FAILING")]
+    pub failing: PathBuf,
+
+    /// One of the same program that passes: how the program is to end
+    #[arg(value_name = "PASSING")]
+    pub passing: PathBuf,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What of which run is looked at.
 #[derive(Args, Debug, Clone)]
 pub struct Part {

@@ -75,6 +75,7 @@ impl Gdb {
             answer: (!shown).then_some(&unseen),
             limit: None,
             given_up: None,
+            marks: false,
             debugger: None,
             unseen: !shown,
         };

@@ -1,4 +1,4 @@
-//! Tools that only read traces, or replay one by themselves: `list`, `events`, `origin`, `races`, `diff`. Each is a command of this program.
+//! Tools that only read traces, or replay one by themselves: `list`, `events`, `origin`, `races`, `diff`, `bisect`. Each is a command of this program.
 
 use super::child::{json, lines, words};
 use super::limits::Limits;
@@ -267,6 +267,35 @@ in another order.";
         short("b");
         let same = found["first"].is_null() && found["turns"].is_null();
         found["same"] = same.into();
+        Ok(found)
+    }
+}
+
+/// Which hand-off makes a run fail.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bisect {
+    /// A trace of the run that fails
+    failing: String,
+    /// One of the same program that passes
+    passing: String,
+}
+
+impl Question for Bisect {
+    const NAME: &'static str = "bisect";
+    const ABOUT: &'static str = "Of a recording that fails and one of the same program that passes (engine serial, one process): the one hand-off between two threads whose place decides, with both stacks. \
+The program is replayed up to a hand-off and runs on by itself from there, some dozen times.";
+
+    async fn answer(self, _: Arc<Sessions>, limits: Limits) -> Result<Value> {
+        /// Innermost frames that are told of each stack.
+        const FRAMES: usize = 8;
+        let arguments = words([&"bisect", &"--json", &self.failing, &self.passing]);
+        let mut found = json(&arguments, &[0, 1], &limits).await?;
+        for side in ["/from/frames", "/to/frames"] {
+            if let Some(Value::Array(frames)) = found.pointer_mut(side) {
+                frames.truncate(FRAMES);
+            }
+        }
         Ok(found)
     }
 }

@@ -127,6 +127,7 @@ impl Warm {
             answer: Some(&unused),
             limit: None,
             given_up: None,
+            marks: false,
             debugger: None,
             unseen: false,
         };

@@ -87,19 +87,21 @@ pub fn read(words: Vec<OsString>) -> Result<Command, i32> {
 
 /// Nothing is left to be done for a command that has printed what it has to.
 fn command(mut words: Words) -> Result<Option<Command>> {
+    let mut marks = false;
     while let Some(option) = words.option(&[GLOBAL], NAME)? {
         if option.name == "version" {
             tell!("{VERSION}")?;
             return Ok(None);
         }
+        marks |= option.name == "mark-stdio";
     }
     let Some(word) = words.next() else {
         tell_text(HELP)?;
         return Err(crate::exit::AlreadySaid.into());
     };
     match &*word.to_string_lossy() {
-        "record" => record::command(words).map(Some),
-        "replay" => replay::command(words).map(Some),
+        "record" => record::command(words, marks).map(Some),
+        "replay" => replay::command(words, marks).map(Some),
         "ps" => lists::processes(words).map(|()| None),
         "ls" => lists::traces(words).map(|()| None),
         "gdbinit" => Ok(tell_text(include_str!("gdbinit.gdb")).map(|()| None)?),
@@ -115,8 +117,8 @@ fn command(mut words: Words) -> Result<Option<Command>> {
             bail!("rr's option {name} is not known here; docs/RR.md lists those that are")
         }
         // As rr does: a trace is replayed, a program recorded.
-        _ if Path::new(&word).is_dir() => replay::command(words.before(word)).map(Some),
-        _ => record::command(words.before(word)).map(Some),
+        _ if Path::new(&word).is_dir() => replay::command(words.before(word), marks).map(Some),
+        _ => record::command(words.before(word), marks).map(Some),
     }
 }
 

@@ -23,8 +23,6 @@ use Fate::{Known, Refused, Tunes};
 /// An option of rr's: its letter (a blank where it has none), its name, whether it has a value, and what becomes of it.
 pub type Row = (char, &'static str, bool, Fate);
 
-const NO_MARKS: Fate =
-    Refused("what a program writes is not marked; `reprise dump` tells at which event it was");
 const NO_DUMPS: Fate = Refused("`reprise core EVENT` writes a program's memory");
 const NO_CPUID: Fate = Refused("`reprise record --cpu` has levels of processors");
 const NO_SIGNALS: Fate = Refused("signals act as the program wants it");
@@ -42,7 +40,7 @@ pub const GLOBAL: &[Row] = &[
     ('E', "fatal-errors", false, Tunes),
     ('F', "force-things", false, Tunes),
     ('K', "check-cached-mmaps", false, Tunes),
-    ('M', "mark-stdio", false, NO_MARKS),
+    ('M', "mark-stdio", false, Known),
     ('N', "version", false, Known),
     ('S', "suppress-environment-warnings", false, Tunes),
     ('T', "dump-at", true, NO_DUMPS),
@@ -301,7 +299,6 @@ mod tests {
     fn what_there_is_not_is_refused_by_its_name() {
         for (line, says) in [
             ("-t 7", "--trace"),
-            ("-M", "--mark-stdio"),
             ("--nothing", "no option --nothing"),
             ("-s", "--dbgport wants a value"),
             ("--autopilot=1", "takes no value"),

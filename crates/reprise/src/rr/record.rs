@@ -12,7 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 ///
 /// # Errors
 /// When an option is not known, or there is no program.
-pub fn command(mut words: Words) -> Result<Command> {
+pub fn command(mut words: Words, marks: bool) -> Result<Command> {
+    let no_marks = || {
+        bail!("rr's option --mark-stdio has no counterpart while recording: `rr replay -M` marks what the program wrote")
+    };
+    if marks {
+        return no_marks();
+    }
     let mut args = RecordArgs::of(&engine::SERIAL, Vec::new());
     // rr's recordings end with the first process, unless it is told to wait for all.
     args.until = Until::MainExits;
@@ -23,6 +29,7 @@ pub fn command(mut words: Words) -> Result<Command> {
             "chaos" => args.chaos = Some(None),
             "output-trace-dir" => args.output = Some(option.value.into()),
             "print-trace-dir" => args.tell_dir = Some(ours(option.number::<u16>()?.into())?),
+            "mark-stdio" => return no_marks(),
             "wait" => args.until = Until::AllExit,
             "env" => add_to_environment(option.value.as_bytes())?,
             "nested" => {

@@ -33,6 +33,7 @@ struct Asked {
     keeps_listening: bool,
     debugger: Option<OsString>,
     unseen: bool,
+    marks: bool,
     arguments: Vec<OsString>,
 }
 
@@ -40,8 +41,11 @@ struct Asked {
 ///
 /// # Errors
 /// When an option is not known, or the trace has no such process.
-pub fn command(mut words: Words) -> Result<Command> {
-    let mut asked = Asked::default();
+pub fn command(mut words: Words, marks: bool) -> Result<Command> {
+    let mut asked = Asked {
+        marks,
+        ..Asked::default()
+    };
     while let Some(option) = words.option(&[REPLAY, GLOBAL], "rr replay")? {
         asked.learn(option)?;
     }
@@ -49,6 +53,7 @@ pub fn command(mut words: Words) -> Result<Command> {
     asked.arguments.extend(arguments);
     let dir = super::directory(trace)?;
     let mut args = ReplayArgs::of(&dir);
+    args.marks = asked.marks;
     if asked.autopilot {
         if asked.unseen {
             bail!("rr's option --no-redirect-output has no counterpart without a debugger: send what is written to /dev/null");
@@ -96,6 +101,7 @@ impl Asked {
             "dbgport" => self.port = Some(option.number()?),
             "keep-listening" => self.keeps_listening = true,
             "no-redirect-output" => self.unseen = true,
+            "mark-stdio" => self.marks = true,
             "gdb-x" => self.arguments.extend(["-x".into(), option.value]),
             "debugger-option" => self.arguments.push(option.value),
             "interpreter" => self.arguments.extend(["-i".into(), option.value]),

@@ -385,6 +385,18 @@
       if (to === event) link(`${name}: from event ${from} of ${named(fromThread)}`, from);
       else link(`${name}: to event ${to} of ${named(toThread)}`, to);
     }
+    if (about.session) {
+      const command = about.session + ' ' + (event + 1);
+      action(links, 'stacks here', async () => {
+        $('more').textContent = 'replaying \u2026';
+        const all = await read('stacks/' + event);
+        if (picked === event) $('more').textContent = all.threads.map(t => stack(t, all.thread)).join('\n');
+      });
+      action(links, 'debug here', async () => {
+        $('more').textContent = command;
+        await navigator.clipboard.writeText(command).then(() => $('more').textContent += '   (copied)', () => {});
+      });
+    }
     $('links').replaceChildren(...links);
     elements.forEach(e => e.classList.toggle('picked', thread >= 0 && e.dataset.thread === String(thread)));
     $('more').textContent = '';
@@ -395,6 +407,39 @@
       delete all.text;
       if (picked === event) $('more').textContent = JSON.stringify(all, null, 1);
     }
+  }
+
+  function action(links, name, act) {
+    const button = document.createElement('button');
+    button.textContent = name;
+    button.className = 'action';
+    button.onclick = () => act().catch(error => $('more').textContent = String(error.message || error).trim());
+    links.push(button);
+  }
+
+  function stack(thread, own) {
+    const place = f => f.file ? `${f.file}:${f.line}` : f.object || '0x' + f.pc.toString(16);
+    const frames = thread.frames.map((f, i) => `  #${i} ${f.function || '??'} at ${place(f)}`);
+    return [`thread ${thread.thread}${thread.thread === own ? ' (whose event it is)' : ''}`, ...frames].join('\n');
+  }
+
+  // What the program wrote: each piece leads to its event.
+  async function showOutput() {
+    const panel = $('output');
+    panel.hidden = !panel.hidden;
+    if (panel.hidden || panel.childElementCount) return;
+    panel.textContent = 'replaying \u2026';
+    const pieces = await read('output');
+    panel.replaceChildren(...pieces.map(([stream, event, pid, text]) => {
+      const piece = document.createElement('span');
+      piece.textContent = text;
+      piece.title = `event ${event}, process ${pid}`;
+      piece.dataset.event = event;
+      if (stream === 2) piece.className = 'errors';
+      piece.onclick = () => pick(event, true).catch(fail);
+      return piece;
+    }));
+    if (!pieces.length) panel.textContent = 'nothing was written';
   }
 
   function reveal(event, thread, zoomIn) {
@@ -489,6 +534,10 @@
       find(-1).catch(fail);
     }
   };
+  if (about.session) {
+    $('written').hidden = false;
+    $('written').onclick = () => showOutput().catch(error => $('output').textContent = String(error.message || error).trim());
+  }
   $('previous').onclick = () => find(-1).catch(fail);
   $('in').onclick = () => zoomBy(0.5);
   $('out').onclick = () => zoomBy(2);

@@ -2,6 +2,7 @@
 //! sites' pages can make the browser connect; without the path, and with another host's name, they get nothing.
 
 use super::page;
+use super::place;
 use super::tiles::Tiles;
 use anyhow::Context;
 use reprise_console::say;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,7 @@ pub struct Server {
     address: SocketAddr,
     secret: String,
     tiles: Mutex<Tiles>,
+    dir: PathBuf,
     silent: Mutex<VecDeque<Arc<TcpStream>>>,
 }
 
@@ -81,7 +84,7 @@ impl Server {
     ///
     /// # Errors
     /// When it can't.
-    pub fn listen(port: u16, tiles: Tiles) -> anyhow::Result<Server> {
+    pub fn listen(port: u16, tiles: Tiles, dir: &Path) -> anyhow::Result<Server> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .with_context(|| format!("can't listen at port {port} of 127.0.0.1"))?;
         let address = listener.local_addr().context("no address")?;
@@ -90,6 +93,7 @@ impl Server {
             address,
             secret: secret()?,
             tiles: Mutex::new(tiles),
+            dir: dir.into(),
             silent: Mutex::default(),
         })
     }
@@ -209,7 +213,7 @@ impl Server {
     }
 
     fn get(&self, path: &str) -> Answer {
-        let mut tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let tiles = || self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let number = |word: &str| word.parse::<u64>().ok();
         let words: Vec<&str> = path.split('/').collect();
         let found = match words[..] {
@@ -220,15 +224,31 @@ impl Server {
                     body: page::served().into_bytes(),
                 }
             }
-            ["about"] => Ok(Some(tiles.about())),
+            ["about"] => {
+                let mut about = tiles().about();
+                about["session"] = place::session(&self.dir);
+                Ok(Some(about))
+            }
             ["tile", level, tile] => match (level.parse().ok(), number(tile)) {
-                (Some(level), Some(tile)) => tiles.tile(level, tile),
+                (Some(level), Some(tile)) => tiles().tile(level, tile),
                 _ => Ok(None),
             },
             ["event", event] => match number(event) {
-                Some(event) => tiles.event(event),
+                Some(event) => tiles().event(event),
                 None => Ok(None),
             },
+            ["stacks", event] => {
+                let owner = |n: u64| {
+                    let index = &tiles().index;
+                    let thread = &index.threads[index.owner(n)?];
+                    Some((n, thread.process, thread.tid))
+                };
+                match number(event).and_then(owner) {
+                    Some((event, birth, tid)) => place::stacks(&self.dir, birth, tid, event),
+                    None => Ok(None),
+                }
+            }
+            ["output"] => place::output(&self.dir).map(Some),
             _ => Ok(None),
         };
         match found {

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bisect;
 mod mcp;
 mod origin;
 mod pictures;

@@ -640,6 +640,7 @@ fn wrong_messages_and_arguments_get_one_sentence() {
         ("evaluate", json!({"expressions": []}), "expressions"),
         ("races", json!({}), "--engine order"),
         ("diff", json!({"a": "one", "b": "two"}), "one"),
+        ("bisect", json!({"failing": "one", "passing": "two"}), "one"),
     ] {
         let why = client.refused(tool, arguments.clone());
         assert!(why.contains(says), "{tool} {arguments}: {why}");

@@ -458,6 +458,65 @@ fn tiles_have_every_event_once() {
     assert_eq!(view.json(&format!("event/{last}"))["kind"], "end");
 }
 
+/// What only a replay knows: where threads were at an event, what was written at which, and how to debug there.
+#[test]
+fn a_place_of_the_recording_is_looked_at() {
+    let place = Workplace::new();
+    let recording = recorded(&place, &Guest::new("mutex_contention"), &[]);
+    let lines = dumped(&place, &recording.dir);
+    let view = View::start(&place, &recording.dir);
+    let pieces = view.json("output");
+    let pieces = pieces.as_array().expect("a list");
+    let text: String = pieces.iter().filter_map(|p| p[3].as_str()).collect();
+    assert_eq!(text, recording.run.text());
+    for piece in pieces {
+        let event = piece[1].as_u64().expect("an event") as usize;
+        assert!(lines[event].contains("write(1, "), "{}", lines[event]);
+    }
+    let event = pieces[0][1].as_u64().expect("an event");
+    let stacks = view.json(&format!("stacks/{event}"));
+    let threads = stacks["threads"].as_array().expect("threads");
+    assert_eq!(threads[0]["thread"], stacks["thread"]);
+    let frames = threads[0]["frames"].to_string();
+    assert!(
+        frames.contains("write") && frames.contains("mutex_contention.c"),
+        "{frames}"
+    );
+    let session = view.json("about")["session"].clone();
+    let session = session.as_str().expect("words");
+    let dir = recording.dir.display();
+    assert_eq!(session, format!("reprise replay -d {dir} --at"));
+    // In the page.
+    let mut browser = Browser::start(&place);
+    browser.go(&view.url);
+    drawn(&mut browser);
+    browser.value("document.getElementById('written').click()");
+    browser.until("document.querySelector('#output span')");
+    let shown = browser.text("document.getElementById('output').textContent");
+    assert_eq!(shown, recording.run.text());
+    browser.value("document.querySelector('#output span').click()");
+    browser.until("document.querySelectorAll('#links .action').length === 2");
+    assert_eq!(browser.text("location.hash"), format!("#event={event}"));
+    browser.value("document.querySelectorAll('#links .action')[0].click()");
+    browser.until("document.getElementById('more').textContent.includes('mutex_contention.c')");
+    browser.value("document.querySelectorAll('#links .action')[1].click()");
+    browser.until(&format!(
+        "document.getElementById('more').textContent.startsWith('{session} {}')",
+        event + 1
+    ));
+    went_well(&mut browser);
+    // A recording that has no such places.
+    let order = recorded(
+        &place,
+        &Guest::new("mutex_contention"),
+        &["--engine", "order"],
+    );
+    let view = View::start(&place, &order.dir);
+    assert!(view.json("about")["session"].is_null());
+    assert!(view.get("stacks/1").0.starts_with("HTTP/1.1 404 "));
+    assert!(view.get("output").0.starts_with("HTTP/1.1 500 "));
+}
+
 #[test]
 fn odd_requests() {
     let place = Workplace::new();

@@ -4,7 +4,7 @@
 use crate::common;
 
 use common::gdb::assert_said;
-use common::{run, skip, top, Guest, Run, Running, Workplace, REPRISE};
+use common::{run, skip, top, Guest, Outcome, Run, Running, Workplace, REPRISE};
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -91,13 +91,62 @@ fn what_rr_has_and_this_has_not_is_refused() {
         (&["record", "--num-cores=2", "true"], "--num-cores"),
         (&["record", "--print-trace-dir=77", "true"], "not open"),
         (&["record"], "a program"),
-        (&["-M", "replay"], "--mark-stdio"),
+        (&["-M", "record", "true"], "--mark-stdio"),
+        (&["record", "-M", "true"], "`rr replay -M`"),
         (&["sources"], "no `rr sources`"),
     ] {
         let run = run(&mut rr(&place, words), None);
         run.assert_own_failure(125);
         assert!(run.said().contains(why), "{}", run.describe());
     }
+}
+
+/// What was written is shown with the process and the event at which it was, as tools that read it expect.
+#[test]
+fn output_is_marked() {
+    let place = Workplace::new();
+    let script = "echo one; (echo two >&2); printf 'thr'; printf 'ee\\n'; exit 3";
+    let shell = Guest::program("/bin/sh").args(["-c", script]);
+    let dir = place.record(&shell.ends(Outcome::Exit(3))).dir;
+    for words in [
+        &["-M", "replay", "-a"][..],
+        &["replay", "--mark-stdio", "-a"],
+    ] {
+        let mut command = rr(&place, words);
+        let shown = run(command.arg(&dir), None);
+        assert_eq!(shown.status.code(), Some(3), "{}", shown.describe());
+        let dumped = run(place.reprise(["dump", "--json"]).arg(&dir), None).text();
+        let all = dumped.lines().map(serde_json::from_str::<Value>);
+        let events: Vec<Value> = all.map(|e| e.expect("JSON")).collect();
+        let mut told = String::new();
+        let errors = String::from_utf8_lossy(&shown.stderr);
+        for stream in [shown.text(), errors.into_owned()] {
+            for mark in stream.split("[rr ").skip(1) {
+                let (mark, text) = mark.split_once(']').expect("its end");
+                let (pid, event) = mark.split_once(' ').expect("two numbers");
+                let is_it = |e: &&Value| e["event"].as_u64() == event.parse().ok();
+                let event = events.iter().find(is_it).expect("an event");
+                let words = event["text"].as_str().expect("words");
+                assert!(words.contains("write("), "{words}");
+                assert!(words.contains(text.trim_end()), "{words}: {text}");
+                assert!(pid.parse::<i64>().expect("a number") > 0);
+                told += text;
+            }
+        }
+        assert_eq!(told, "one\nthree\ntwo\n", "{}", shown.describe());
+    }
+    // And in a session.
+    let mut command = rr(&place, &["replay", "-M"]);
+    command
+        .arg(&dir)
+        .args(["--", "-nx", "-batch", "-ex", "continue"]);
+    let session = run(&mut command, None);
+    let said = session.text();
+    let marked = |text: &str| {
+        let mut pieces = said.split("[rr ").skip(1);
+        pieces.any(|p| p.split_once(']').is_some_and(|(_, t)| t.starts_with(text)))
+    };
+    assert!(marked("one\n") && marked("ee\n"), "{}", session.describe());
 }
 
 /// A server, and its port.

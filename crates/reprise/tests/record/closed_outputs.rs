@@ -175,7 +175,7 @@ impl Scene {
 /// The subcommands, by the names that `--help` has for them; how each is to end; and how each is called. Those of running processes
 /// have a test of their own.
 type Call = fn(&Scene) -> Command;
-const COMMANDS: [(&str, Status, Call); 30] = [
+const COMMANDS: [(&str, Status, Call); 31] = [
     ("record", Programs, |s| {
         let mut command = s.with(&["record", "-o"]);
         command.arg(s.place.fresh("trace"));
@@ -208,6 +208,15 @@ const COMMANDS: [(&str, Status, Call); 30] = [
     ("diff", Data, |s| {
         let mut command = of(s, &["diff"]);
         command.arg(&s.hello);
+        command
+    }),
+    ("bisect", Data, |s| {
+        let ends = ["exit 1", "exit 0"].map(|script| {
+            let shell = Guest::program("/bin/sh").args(["-c", script]);
+            s.place.record(&shell).dir
+        });
+        let mut command = s.with(&["bisect"]);
+        command.args(ends);
         command
     }),
     ("core", Silent, |s| {
@@ -365,6 +374,7 @@ fn commands_that_debug() {
         "where",
         "origin",
         "diff",
+        "bisect",
     ]);
 }
 
