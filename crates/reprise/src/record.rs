@@ -17,8 +17,9 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
-    FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
+    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LEAVES_LOG, FLAG_LOCKED,
+    FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES,
+    FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
