@@ -4,7 +4,7 @@
 //! the log from there. Nothing of that is wrong: what the copy does is an execution of the program as good as the leader's, if only those who watch the program have seen the same of it. So the
 //! thread goes on, makes its operations as under `record --hooks`, in no order that was there before, and the program takes over what the copy comes to.
 //!
-//! **What counts** of the log is what was seen outside, or stays with the kernel ([`lasts`](reprise_abi::syscalls::lasts)): each such call has to be made with the same arguments, in the order in which the leader's threads made
+//! **What counts** of the log is what was seen outside, or stays with the kernel ([`lasts`]): each such call has to be made with the same arguments, in the order in which the leader's threads made
 //! them, and gets what the kernel has answered; and the same threads begin and end. A copy that comes to anything else ends, and nothing comes of the epoch.
 //! Calls of which nothing stays are made anew. What the kernel would say of another process than of the program is taken from the log, where the thread has asked for the same there.
 //!
