@@ -154,7 +154,5 @@ pub fn hash_of(bytes: &[u8]) -> u64 {
 /// Processor time of this thread in nanoseconds.
 pub fn processor_time() -> i64 {
     const CLOCK_THREAD_CPUTIME_ID: u64 = 3;
-    let mut t = sys::Timespec::default();
-    sys::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &mut t as *mut sys::Timespec as u64);
-    t.ns()
+    sys::clock(CLOCK_THREAD_CPUTIME_ID).ns()
 }

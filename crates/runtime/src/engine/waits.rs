@@ -47,10 +47,7 @@ pub struct Deadline {
 impl Deadline {
     /// Has the time come?
     pub fn is_over(&self) -> bool {
-        let mut now = Timespec::default();
-        let clock = if self.realtime { REALTIME } else { MONOTONIC };
-        sys::clock_gettime(clock.into(), &mut now as *mut Timespec as u64);
-        now.ns() >= self.at.ns()
+        sys::monotonic().ns() >= sys::in_monotonic(self.at.ns(), self.realtime)
     }
 
     /// From what the program gives: `EINVAL` when it is none, `ETIMEDOUT` when it lies before all time.

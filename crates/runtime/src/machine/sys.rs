@@ -109,11 +109,16 @@ pub fn futex_wake(word: *const u32, n: u32) {
     futex(word as u64, 1, n as u64, 0, 0, 0);
 }
 
+/// What the clock with this number says (clock_gettime(2)).
+pub fn clock(number: u64) -> Timespec {
+    let mut t = Timespec::default();
+    clock_gettime(number, &mut t as *mut Timespec as u64);
+    t
+}
+
 /// `CLOCK_MONOTONIC` now.
 pub fn monotonic() -> Timespec {
-    let mut t = Timespec::default();
-    clock_gettime(1, &mut t as *mut Timespec as u64);
-    t
+    clock(1)
 }
 
 /// A time in ns of `CLOCK_REALTIME`, if it is one of that clock's, in ns of `CLOCK_MONOTONIC`.
@@ -121,9 +126,9 @@ pub fn in_monotonic(ns: i64, realtime: bool) -> i64 {
     if !realtime {
         return ns;
     }
-    let mut now = Timespec::default();
-    clock_gettime(0, &mut now as *mut Timespec as u64);
-    monotonic().ns().saturating_add(ns.saturating_sub(now.ns()))
+    monotonic()
+        .ns()
+        .saturating_add(ns.saturating_sub(clock(0).ns()))
 }
 
 impl Timespec {

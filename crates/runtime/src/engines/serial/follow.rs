@@ -41,7 +41,7 @@ use reprise_abi::effect::Effect;
 use reprise_abi::epoch::Why;
 use reprise_abi::event::{Event, Instruction, Kind, Tag, FLAG_RESTARTED, SLOT_SHIFT};
 use reprise_abi::order::{Entry, EntryKind};
-use reprise_abi::session::{slot_state, FLAG_LEAVES_LOG};
+use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::lasts;
 
 /// Running an epoch again.
@@ -339,7 +339,7 @@ fn look(t: &mut Block, frame: &Frame) {
 fn stays_at_end(t: &mut Block) -> bool {
     let slot = t.slot;
     // Before a call that isn't to be made there is nothing by which it could give way.
-    if t.deferred || session().flags & FLAG_LEAVES_LOG == 0 || epoch::others_are_at_end(slot) {
+    if t.deferred || !left::is_allowed() || epoch::others_are_at_end(slot) {
         return true;
     }
     part(t).waits = true;
@@ -474,8 +474,7 @@ impl Engine for Follow {
         let is_end = p.is_at_end() && !p.ends.in_call && p.ends.unlogged == p.unlogged_calls();
         // As it is when the call is to be made once more.
         t.deferred = is_end && p.ends.frame == leader::before_call(frame);
-        let may_leave = session().flags & FLAG_LEAVES_LOG != 0 && !t.deferred;
-        let may_leave = may_leave && p.is_at_end() && !p.ends.in_call;
+        let may_leave = left::is_allowed() && !t.deferred && p.is_at_end() && !p.ends.in_call;
         if may_leave && lasts(frame.rax as u32 as u64) && p.next_kept().is_none() {
             // The leader's thread hasn't made such a call.
             left::leaves(t, Why::Place);

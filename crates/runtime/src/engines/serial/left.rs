@@ -14,7 +14,7 @@
 use super::follow::{fails, part, wait_until};
 use super::{cut, hooked, told};
 use crate::engine::waits::{Deadline, Wait};
-use crate::gate::{instruction, leader};
+use crate::gate::leader;
 use crate::log::epoch;
 use crate::log::events;
 use crate::machine::{guard, sys};
@@ -32,6 +32,12 @@ use reprise_abi::futex::{
 use reprise_abi::session::FLAG_LEAVES_LOG;
 use reprise_abi::syscalls::{self, lasts, used};
 
+/// Does the program take over what a copy comes to without its log?
+#[inline]
+pub fn is_allowed() -> bool {
+    session().flags & FLAG_LEAVES_LOG != 0
+}
+
 /// Has the thread left the log?
 #[inline]
 pub fn has(t: &Block) -> bool {
@@ -40,7 +46,7 @@ pub fn has(t: &Block) -> bool {
 
 /// The thread goes on without the log. Where nobody takes over what the copy comes to, that ends it.
 pub fn leaves(t: &Block, why: Why) {
-    if session().flags & FLAG_LEAVES_LOG == 0 {
+    if !is_allowed() {
         fails(t, why);
     }
     epoch::leaves(t.slot, why);
@@ -48,11 +54,11 @@ pub fn leaves(t: &Block, why: Why) {
 
 /// Nobody goes on. All who wait for their turns are to leave the log; false: they were told before, or nobody takes over what the copy comes to.
 pub fn all_leave(t: &Block) -> bool {
-    let led = session().flags & FLAG_LEAVES_LOG != 0;
-    if led && !epoch::has_left() {
+    let may = is_allowed();
+    if may && !epoch::has_left() {
         epoch::leaves(t.slot, Why::Stuck);
     }
-    led && epoch::all_leave()
+    may && epoch::all_leave()
 }
 
 /// A thread has waited by looking for a whole slice. If threads have left the log, others need not have come to what it waits for where theirs say.
@@ -237,8 +243,7 @@ pub fn goes_on_waiting(
 
 /// An instruction asks the machine.
 pub fn instruction(t: &Block, which: Instruction) -> (u64, u64) {
-    let (value, aux) = instruction::read_clock(which);
-    let aux = crate::gate::processor::chosen(t).map_or(aux, u64::from);
+    let (value, aux) = super::record::ask_clock(t, which);
     told::plain(t, Kind::Instruction, which as u32, value as i64, &[aux]);
     (value, aux)
 }

@@ -94,6 +94,13 @@ fn await_burial(c: &Call, r: i64) {
     }
 }
 
+/// What a clock that is read by an instruction says, and the processor as getcpu(2) tells it.
+pub(super) fn ask_clock(t: &Block, which: Instruction) -> (u64, u64) {
+    let (value, aux) = instruction::read_clock(which);
+    let aux = crate::gate::processor::chosen(t).map_or(aux, u64::from);
+    (value, aux)
+}
+
 impl Record {
     /// A call made on the short road with a result out of the ordinary.
     #[cold]
@@ -567,9 +574,7 @@ impl Engine for Record {
     }
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
-        let (value, aux) = instruction::read_clock(which);
-        // As getcpu(2) says.
-        let aux = crate::gate::processor::chosen(t).map_or(aux, u64::from);
+        let (value, aux) = ask_clock(t, which);
         events::plain(
             Kind::Instruction,
             t.slot,

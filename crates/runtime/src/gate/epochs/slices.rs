@@ -69,12 +69,7 @@ pub fn attends(parent: u64) {
 /// Processor time of all threads of this process, in nanoseconds.
 fn processor_time() -> i64 {
     const CLOCK_PROCESS_CPUTIME_ID: u64 = 2;
-    let mut t = sys::Timespec::default();
-    sys::clock_gettime(
-        CLOCK_PROCESS_CPUTIME_ID,
-        &mut t as *mut sys::Timespec as u64,
-    );
-    t.ns()
+    sys::clock(CLOCK_PROCESS_CPUTIME_ID).ns()
 }
 
 /// Does somebody want that the holder's slice ends at the next gate, or end of a hooked function?
