@@ -9,6 +9,7 @@ use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::session::{Session, MAX_PROCESSES};
 use reprise_launch::exec::{watch, Exec};
 use reprise_launch::record::Stopped;
+use reprise_launch::proc_files::name_of;
 use reprise_launch::{futex, orderable, LaunchError, RuntimeImage, SharedSession};
 use reprise_trace::Uncaptured;
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
@@ -64,7 +65,7 @@ pub fn serve(
         })
     };
     match watched.follow(shared, image) {
-        Exec::Became(stopped) => {
+        Exec::Became(mut stopped) => {
             processes::became_another(shared.session(), slot as u32);
             warnings.extend(unfit(shared.session(), pid).filter(|w| !warnings.contains(w)));
             let n = u64::from(shared.session().images.fetch_add(1, Relaxed)) + 1;
@@ -80,7 +81,8 @@ pub fn serve(
                 Err(e) => {
                     warnings.push(format!("process {visible} was lost at its exec: {e}"));
                     free_head(shared);
-                    return ended(None);
+                    // Before it is ended, after which nobody can ask for it.
+                    return ended(name_of(pid).ok());
                 }
             }
         }

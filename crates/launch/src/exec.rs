@@ -29,8 +29,8 @@ pub enum Exec {
 enum End {
     /// It died, or somebody has killed it: nothing is wrong with what it became.
     Killed(LaunchError),
-    /// It lives, and can't go on like this: we end it.
-    Refused(LaunchError),
+    /// It lives, and can't go on like this: we end it. With its name, which nobody can ask for once its parent has heard of its end.
+    Refused(LaunchError, Option<String>),
 }
 
 impl End {
@@ -39,11 +39,15 @@ impl End {
         match why {
             LaunchError::Died(_) => End::Killed(why),
             // By what it is, whatever becomes of it meanwhile.
-            LaunchError::Unsupported(_) => End::Refused(why),
+            LaunchError::Unsupported(_) => End::refused(pid, why),
             // The kernel knows no tracee that has been killed.
             _ if tracee::is_dying(pid) => End::Killed(why),
-            _ => End::Refused(why),
+            _ => End::refused(pid, why),
         }
+    }
+
+    fn refused(pid: pid_t, why: LaunchError) -> End {
+        End::Refused(why, proc_files::name_of(pid).ok())
     }
 }
 
@@ -127,16 +131,15 @@ impl Watched {
 
     /// The process is no more: somebody has killed it, or we do.
     fn ended(&self, end: End) -> Exec {
-        let name = proc_files::name_of(self.pid);
         let (killed, why) = match &end {
             End::Killed(why) => (true, why),
-            End::Refused(why) => (false, why),
+            End::Refused(why, _) => (false, why),
         };
         tracing::warn!(pid = self.pid, killed, why = ?why.to_string(), "ended at its exec");
         tracee::end(self.pid);
         match end {
             End::Killed(_) => Exec::Died,
-            End::Refused(why) => Exec::Lost(why, name.ok().map(|n| n.trim().into())),
+            End::Refused(why, name) => Exec::Lost(why, name),
         }
     }
 
@@ -150,7 +153,7 @@ impl Watched {
                 tracee::wait_any(&[self.pid, self.tid], is_in_vain).map_err(of)?
             else {
                 let why = "it asked for that, and makes no such call";
-                return Err(End::Refused(LaunchError::Unsupported(why.into())));
+                return Err(of(LaunchError::Unsupported(why.into())));
             };
             tracing::trace!(who, status = format_args!("{status:#x}"), "stop");
             if !libc::WIFSTOPPED(status) {

@@ -396,7 +396,7 @@ fn in_dir(
     dir: Option<&Path>,
     program: &Path,
 ) -> Result<(i32, bool)> {
-    let stopped = launch::start(command, shared, image)?;
+    let mut stopped = launch::start(command, shared, image)?;
     let trace = match dir {
         Some(dir) => {
             let writer = open_trace(args, shared, &stopped, catalog, dir, program)?;

@@ -213,7 +213,7 @@ impl Stopped {
     ///
     /// # Errors
     /// [`LaunchError::Died`] when it was killed meanwhile.
-    pub fn go(mut self, image: &RuntimeImage) -> Result<pid_t> {
+    pub fn go(&mut self, image: &RuntimeImage) -> Result<pid_t> {
         let mut r = self.entry;
         r.rip = image.start;
         r.rdi = self.block();

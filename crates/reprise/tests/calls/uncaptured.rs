@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{assert_same, expect_uncaptured, run, system_program, Guest, Run, Running, Workplace};
+use common::{assert_same, built, expect_uncaptured, run, system_program, Guest, Run, Running, Workplace};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
@@ -41,6 +41,21 @@ fn exec_32_bits() {
     // The events alone know nothing of it: the process itself is in the trace, up to its exec.
     std::fs::remove_file(dir.join("summary.json")).expect("removed");
     assert_eq!(place.info(&dir).0["uncaptured"], serde_json::json!([]));
+}
+
+/// Each is named as what it became, however soon its parent hears of its end.
+#[test]
+fn exec_32_bits_often() {
+    let place = Workplace::new();
+    let dir = place.fresh("trace");
+    let guest = built("exec_32_bits").display().to_string();
+    let script = format!("for i in $(seq 20); do {guest} || exit 1; done");
+    let shell = Guest::program(system_program("sh")).args(["-c", &script]);
+    let recorded = record(&place, &shell, &dir);
+    assert!(recorded.status.success(), "{}", recorded.describe());
+    let missing = missing(&place, &dir);
+    let all_named = missing.iter().all(|m| m["name"] == "small32");
+    assert!(missing.len() == 20 && all_named, "{missing:?}");
 }
 
 #[test]

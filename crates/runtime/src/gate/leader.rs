@@ -195,7 +195,8 @@ fn keeps_back_now(t: &mut Block) -> bool {
 /// that is wanted, and all go back from there.
 #[inline(always)]
 pub fn comes_back(t: &mut Block, call: Entered, number: u64) {
-    if ahead::is_ahead() {
+    // Once is not enough: while it stands in the call another epoch may end.
+    while ahead::is_ahead() {
         comes_back_late(t, call);
     }
     if is_on() && syscalls::lasts(number) {
@@ -276,6 +277,8 @@ fn ask_in_call(t: &mut Block) {
     if stand::await_others(t, request) {
         is_over(t, request, false);
     }
+    // Before others may ask: it is one of those who stay, and go back.
+    stand::restores_vectors(t);
     standing::release();
     kernel::sync_mask(t);
 }

@@ -407,11 +407,17 @@ pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) ->
         let _ = t.stands.compare_exchange(held, STAYS, SeqCst, SeqCst);
         was_held = true;
     }
-    if was_held && copy::are_made() {
-        // All may have gone back, to where it was in this call with others.
-        restore_vectors(vectors(t.slot));
+    if was_held {
+        restores_vectors(t);
     }
     r
+}
+
+/// The thread stays in its call. All may have gone back meanwhile, to where it was in this call with other vector registers.
+pub fn restores_vectors(t: &Block) {
+    if copy::are_made() {
+        restore_vectors(vectors(t.slot));
+    }
 }
 
 /// In a copy: the thread of slot `i` stands for this request, also where it stays in its call in the other process. False: it isn't one of those.

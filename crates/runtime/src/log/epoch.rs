@@ -9,10 +9,11 @@
 //! In the copy one thread runs at a time, so each may use what is kept of it here without a lock.
 
 use crate::log::ring;
-use crate::machine::sys;
+use crate::machine::{guard, sys};
 use crate::thread::rings::ring_of;
 use crate::thread::Frame;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::mem::offset_of;
+use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::Why;
 use reprise_abi::event::{Event, EventHeader, Kind, FLAG_RESTARTED, HEADER_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
@@ -225,11 +226,25 @@ pub fn previous_state() -> u32 {
     previous().map_or(OPEN, |log| log.state.load(Acquire))
 }
 
+/// As [`previous_state`], for a thread that stays in its call: while it looks, all may stand, and the epoch before be forgotten.
+pub fn previous_state_so_far() -> u32 {
+    let state = state_of_previous().and_then(|at| guard::read_word(at, 4));
+    fence(Acquire);
+    state.map_or(OPEN, |state| state as u32)
+}
+
 /// Waits a moment for it to say something else than `state`.
 pub fn await_previous(state: u32) {
-    if let Some(log) = previous() {
-        wait_a_moment(&log.state, state);
+    if let Some(at) = state_of_previous() {
+        // Of memory that is no more the kernel says so at once.
+        wait_a_moment(at, state);
     }
+}
+
+/// Where the log of the epoch before has its state.
+fn state_of_previous() -> Option<u64> {
+    let at = PREVIOUS.load(Relaxed);
+    (at != 0).then_some(at + offset_of!(Log, state) as u64)
 }
 
 /// A copy of the program at the end of the epoch before: what the copy that has run that has come to, and if it is something else what, and where.
@@ -360,10 +375,10 @@ fn say_in(log: &Log, state: u32) {
     sys::futex_wake_all(log.state.as_ptr());
 }
 
-fn wait_a_moment(word: &AtomicU32, value: u32) {
+fn wait_a_moment(word: u64, value: u32) {
     const LOOK_AGAIN: i64 = 5_000_000;
     let until = sys::Timespec::from_ns(sys::monotonic().ns() + LOOK_AGAIN);
-    sys::futex_wait(word.as_ptr(), value, Some(&until));
+    sys::futex_wait(word as *mut u32, value, Some(&until));
 }
 
 /// The leader: the copy is to run the epoch.
@@ -400,7 +415,7 @@ fn await_change_in(log: &Log, state: u32, is_over: impl Fn() -> bool) -> u32 {
             // It may have said something before.
             return log.state.load(Acquire);
         }
-        wait_a_moment(&log.state, state);
+        wait_a_moment(log.state.as_ptr() as u64, state);
     }
 }
 

@@ -53,7 +53,7 @@ pub fn before() -> Before {
     if pid == 0 {
         return Before::Good;
     }
-    match epoch::previous_state() {
+    match epoch::previous_state_so_far() {
         epoch::SAME => Before::Good,
         epoch::OTHER => Before::Other,
         epoch::RUN | epoch::DONE => {
@@ -69,7 +69,7 @@ pub fn before() -> Before {
 
 /// Waits a moment for [`before`] to be another one than [`Before::Unknown`].
 pub fn await_news() {
-    let state = epoch::previous_state();
+    let state = epoch::previous_state_so_far();
     if matches!(state, epoch::RUN | epoch::DONE) {
         epoch::await_previous(state);
     }
