@@ -485,8 +485,6 @@ pub const FLAG_FLIP_SLICES: u32 = 1 << 20;
 
 /// [`Session::flags`]: while the program has threads it is recorded in epochs, each of which a copy runs again (`record --test-uniparallel`). In a replay: it was.
 pub const FLAG_EPOCHS: u32 = 1 << 21;
-/// [`Session::flags`]: a test (`record --test-leaves-log`): a copy that leaves the log of its epoch goes on without it, and the program takes over what it comes to (DoublePlay 5.2.4).
-pub const FLAG_LEAVES_LOG: u32 = 1 << 22;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]

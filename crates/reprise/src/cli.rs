@@ -316,9 +316,6 @@ pub struct RecordArgs {
     /// A test switch: some epochs, drawn by this seed, count as ones that no copy can run again
     #[arg(long, hide = true, value_name = "SEED", requires = "test_uniparallel")]
     pub test_fail_epochs: Option<u32>,
-    /// A test: a copy that leaves its epoch's log goes on without it.
-    #[arg(long, hide = true, requires = "test_uniparallel")]
-    pub test_leaves_log: bool,
 
     /// A test switch: in these slices two neighbouring events have changed places
     #[arg(long, hide = true, requires = "test_slices")]
@@ -384,7 +381,6 @@ impl RecordArgs {
             test_epochs: false,
             test_slices: false,
             test_uniparallel: false,
-            test_leaves_log: false,
             test_flip: false,
             test_fail_epochs: None,
             test_runtime: None,

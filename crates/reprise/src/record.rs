@@ -17,9 +17,8 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LEAVES_LOG, FLAG_LOCKED,
-    FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES,
-    FLAG_TEST_WRITES, MODE_RECORD, VERSION,
+    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
+    FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -364,9 +363,6 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     }
     if args.test_slices {
         s.flags |= FLAG_TEST_SLICES;
-    }
-    if args.test_leaves_log {
-        s.flags |= FLAG_LEAVES_LOG;
     }
     if args.test_uniparallel {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;

@@ -2,7 +2,9 @@
 
 use crate::common;
 
-use common::{assert_same, built, expect_uncaptured, run, system_program, Guest, Run, Running, Workplace};
+use common::{
+    assert_same, built, expect_uncaptured, run, system_program, Guest, Run, Running, Workplace,
+};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;

@@ -208,12 +208,40 @@ pub fn shows(t: &mut Block, frame: &Frame, call: Option<Entered>) {
     take_down(t, frame, call);
 }
 
-/// The thread of slot `i` stands for this request, and is to stand where it stood when process `then` was made, a copy. It has made no call since. False: it can't be.
+/// The thread of slot `i` stands for this request, and is to stand where it stood when process `then` was made, a copy. It has made no call since. False: it can't be, and nothing is changed.
 pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
-    let b = block_of(i);
-    let stays = is_staying(b.stands.load(Relaxed));
-    if !stays && b.stands.load(Relaxed) != request {
+    let Some(old) = told_then(i, request, then) else {
         return false;
+    };
+    if is_staying(block_of(i).stands.load(Relaxed)) {
+        return has_registers(i, &old.frame);
+    }
+    // SAFETY: written when the thread stood, and not used up.
+    let now = unsafe { &mut *form(i) };
+    now.frame = old.frame;
+    if now.call.is_none() || old.call.is_none() {
+        now.call = old.call;
+    }
+    now.fs_base = old.fs_base;
+    now.mask = old.mask;
+    now.alt_stack = old.alt_stack;
+    now.clear_tid = old.clear_tid;
+    now.robust_list = old.robust_list;
+    now.identity.heap = old.heap;
+    true
+}
+
+/// Can it [go back](goes_back) there?
+pub fn can_go_back(i: u32, request: u32, then: u32) -> bool {
+    told_then(i, request, then).is_some()
+}
+
+/// What the thread's form has in that process, where the thread can be made that.
+fn told_then(i: u32, request: u32, then: u32) -> Option<Told> {
+    let stands = block_of(i).stands.load(Relaxed);
+    let stays = is_staying(stands);
+    if !stays && stands != request {
+        return None;
     }
     let at = form(i) as u64;
     let told = |offset: usize, to: u64, len: usize| {
@@ -241,22 +269,8 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
     let heap_to = unsafe { &raw mut (*to).heap as u64 };
     let known = known && told(heap, heap_to, size_of::<u64>());
     let old = old.into_inner();
-    if stays {
-        return known && old.call.is_some() && has_registers(i, &old.frame);
-    }
-    // SAFETY: written when the thread stood, and not used up.
-    let now = unsafe { &mut *form(i) };
-    now.frame = old.frame;
-    if now.call.is_none() || old.call.is_none() {
-        now.call = old.call;
-    }
-    now.fs_base = old.fs_base;
-    now.mask = old.mask;
-    now.alt_stack = old.alt_stack;
-    now.clear_tid = old.clear_tid;
-    now.robust_list = old.robust_list;
-    now.identity.heap = old.heap;
-    known
+    let can = !stays || old.call.is_some() && can_have_registers(i, &old.frame);
+    (known && can).then_some(old)
 }
 
 /// What a form has of what a program can change of its thread, as [`Form`] says.
@@ -293,27 +307,30 @@ pub fn is_free(i: u32, request: u32) -> bool {
 
 /// The thread of slot `i`, which stands, goes on with these registers. False: it stays in another call.
 pub fn has_registers(i: u32, frame: &Frame) -> bool {
-    let b = block_of(i);
-    let at = match is_staying(b.stands.load(Relaxed)) {
-        // SAFETY: written when the thread stood, and not used up.
-        false => unsafe { &raw mut (*form(i)).frame },
-        true => gate_frame_of(b),
-    };
-    // SAFETY: a thread that stays in its call looks at its frame when all go on.
-    let now = unsafe { &mut *at };
-    let same_call = |a: &Frame, b: &Frame| {
-        (a.rip, a.rsp, a.rax as u32, a.args()) == (b.rip, b.rsp, b.rax as u32, b.args())
-    };
-    let can = at == form_frame(i) || same_call(now, frame);
+    let can = can_have_registers(i, frame);
     if can {
-        *now = *frame;
+        // SAFETY: a thread that stays in its call looks at its frame when all go on.
+        unsafe { *standing_frame(i) = *frame };
     }
     can
 }
 
-fn form_frame(i: u32) -> *mut Frame {
-    // SAFETY: only an address.
-    unsafe { &raw mut (*form(i)).frame }
+/// Can it go on with them?
+pub fn can_have_registers(i: u32, frame: &Frame) -> bool {
+    // SAFETY: as above.
+    let now = unsafe { &*standing_frame(i) };
+    let call = |f: &Frame| (f.rip, f.rsp, f.rax as u32, f.args());
+    !is_staying(block_of(i).stands.load(Relaxed)) || call(now) == call(frame)
+}
+
+/// Where the general registers of the thread of slot `i` are, which stands or stays in its call.
+fn standing_frame(i: u32) -> *mut Frame {
+    let b = block_of(i);
+    match is_staying(b.stands.load(Relaxed)) {
+        // SAFETY: only an address.
+        false => unsafe { &raw mut (*form(i)).frame },
+        true => gate_frame_of(b),
+    }
 }
 
 /// Where the vector registers of a thread that stands are.

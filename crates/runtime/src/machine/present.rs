@@ -74,10 +74,31 @@ impl Presence {
 /// Calls `f` for each page of a private mapping that is no longer the file's; false when that can't be known.
 pub fn each_written(start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
     pagemap(start, end, |page, e| {
-        if e & SWAPPED != 0 || e & (IN_MEMORY | FILE_OR_SHARED) == IN_MEMORY {
+        if is_held(e) {
             f(page);
         }
     })
+}
+
+/// Calls `f` with each page of a private mapping that is no longer the file's in this process alone, or in that with this id alone. False when that can't be known.
+pub fn each_of_one(pid: u32, start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
+    let step = BATCH as u64 * PAGE;
+    (start..end).step_by(step as usize).all(|at| {
+        let until = end.min(at + step);
+        let mut mine = [false; BATCH];
+        let number = |page: u64| ((page - at) / PAGE) as usize;
+        pagemap(at, until, |page, e| mine[number(page)] = is_held(e))
+            && pagemap_of(Some(pid), at, until, |page, e| {
+                if is_held(e) != mine[number(page)] {
+                    f(page);
+                }
+            })
+    })
+}
+
+/// Does the entry say that the page is in memory, or was swapped out, and is none of a file?
+fn is_held(e: u64) -> bool {
+    e & SWAPPED != 0 || e & (IN_MEMORY | FILE_OR_SHARED) == IN_MEMORY
 }
 
 /// Calls `f` with each page of `start..end` that is in memory, or was swapped out, and is mapped by one process alone: this one, or that with this id. False
@@ -85,8 +106,7 @@ pub fn each_written(start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
 pub fn each_alone(pid: Option<u32>, start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
     const ALONE: u64 = 1 << 56;
     pagemap_of(pid, start, end, |page, e| {
-        let held = e & SWAPPED != 0 || e & (IN_MEMORY | FILE_OR_SHARED) == IN_MEMORY;
-        if held && e & (ALONE | SWAPPED) != 0 {
+        if is_held(e) && e & (ALONE | SWAPPED) != 0 {
             f(page);
         }
     })

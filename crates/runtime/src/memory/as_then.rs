@@ -14,17 +14,22 @@ use reprise_abi::syscalls::{self, nr};
 const OWN: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
 const MAP_FIXED: u64 = 0x10;
 
-/// Makes the mappings those that process `pid` has, a copy of this one. All threads stand. False: it can't be.
+/// Makes the mappings those that process `pid` has, a copy of this one. All threads stand. False: it can't be, and nothing is changed unless there is no memory for it.
 pub fn takes_over(pid: u32) -> bool {
     let Some(then) = Then::of(pid) else {
         return false;
     };
     let brk = then.brk;
-    let same_heap = brk == memory::BRK.load(Relaxed) || makes(nr::BRK, [brk, 0, 0, 0, 0, 0]);
-    same_heap && become_as(then.regions())
+    let same_heap = || brk == memory::BRK.load(Relaxed) || makes(nr::BRK, [brk, 0, 0, 0, 0, 0]);
+    let theirs = then.regions();
+    each_stretch(theirs, can_be_same) && same_heap() && each_stretch(theirs, make_same)
 }
 
-fn become_as(theirs: &[Region]) -> bool {
+/// A stretch of memory in which both sides are what they are: `start`, length, and the region of either side.
+type Stretch = (u64, u64, Option<Region>, Option<Region>);
+
+/// Does this for each of them, as long as it is true.
+fn each_stretch(theirs: &[Region], does: fn(Stretch) -> bool) -> bool {
     let mut at = 0;
     loop {
         let mine = memory::map().after(at);
@@ -39,35 +44,46 @@ fn become_as(theirs: &[Region]) -> bool {
         let ends = |r: Option<Region>| r.map(|r| if there(&r) { r.end } else { r.start });
         let ends = [mine, other].map(ends).into_iter().flatten().min();
         let end = ends.unwrap_or(u64::MAX);
-        if !make_same(start, end - start, mine.filter(there), other.filter(there)) {
+        let stretch = (start, end - start, mine.filter(there), other.filter(there));
+        if !does(stretch) {
             return false;
         }
         at = end;
     }
 }
 
-/// Makes `len` bytes at `start` what they are on the other side.
-fn make_same(start: u64, len: u64, mine: Option<Region>, other: Option<Region>) -> bool {
-    const STACK: u32 = region_flags::STACK;
-    // The first thread's stack grows by itself, and is there again when it is touched.
-    let is_stack = |r: &Option<Region>| r.is_some_and(|r| r.flags & STACK != 0);
-    if is_stack(&mine) || is_stack(&other) {
-        return true;
-    }
-    let plain = |r: &Region| r.flags == 0 && r.file == 0 && r.space == 0;
+/// Can it be made what it is on the other side?
+fn can_be_same((_, _, mine, other): Stretch) -> bool {
+    let plain = |r: Region| r.flags == 0 && r.file == 0 && r.space == 0;
+    let kind = |r: Region| (r.flags, r.file, r.space);
     match (mine, other) {
+        _ if is_stack([mine, other]) => true,
+        (Some(m), Some(o)) => kind(m) == kind(o),
+        (one, another) => one.or(another).is_none_or(plain),
+    }
+}
+
+/// Makes it that.
+fn make_same((start, len, mine, other): Stretch) -> bool {
+    match (mine, other) {
+        _ if is_stack([mine, other]) => true,
         (Some(m), Some(o)) => {
-            let is_same = (m.flags, m.file, m.space) == (o.flags, o.file, o.space);
             let prot = o.prot.into();
-            is_same && (m.prot == o.prot || makes(nr::MPROTECT, [start, len, prot, 0, 0, 0]))
+            m.prot == o.prot || makes(nr::MPROTECT, [start, len, prot, 0, 0, 0])
         }
-        (Some(m), None) => plain(&m) && makes(nr::MUNMAP, [start, len, 0, 0, 0, 0]),
+        (Some(_), None) => makes(nr::MUNMAP, [start, len, 0, 0, 0, 0]),
         (None, Some(o)) => {
             let args = [start, len, o.prot.into(), OWN | MAP_FIXED, u64::MAX, 0];
-            plain(&o) && makes(nr::MMAP, args)
+            makes(nr::MMAP, args)
         }
         (None, None) => true,
     }
+}
+
+/// The first thread's stack grows by itself, and is there again when it is touched.
+fn is_stack(sides: [Option<Region>; 2]) -> bool {
+    let is_it = |r: Region| r.flags & region_flags::STACK != 0;
+    sides.into_iter().flatten().any(is_it)
 }
 
 fn makes(number: u64, args: [u64; 6]) -> bool {

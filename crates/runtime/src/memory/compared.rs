@@ -67,6 +67,19 @@ pub fn compare(pid: u32, written: [&[u64]; 2], mut f: impl FnMut(u64)) -> Option
     Some(looked_at)
 }
 
+/// Calls `f` with each page that differs, of those that only this process has or only that with this id, a copy of it: the other one has given it back, or never had it. Such a page is in no
+/// set of what was written. False when that can't be known.
+pub fn each_of_one(pid: u32, mut f: impl FnMut(u64)) -> bool {
+    let mut both = Both::of(pid);
+    own().filter(|r| !was_copied(r)).all(|r| {
+        present::each_of_one(pid, r.start, r.end, |page| {
+            if both.are_same(&r, page) != Some(true) {
+                f(page);
+            }
+        })
+    })
+}
+
 /// The pages that are in one of two ordered sets, or in both, in order.
 fn union(sets: [&[u64]; 2]) -> impl Iterator<Item = u64> + '_ {
     let [mut one, mut two] = sets.map(|set| set.iter().copied().peekable());

@@ -1,7 +1,7 @@
 //! Bytes to and from the memory of another process: a copy of this one (process_vm_readv(2), process_vm_writev(2)), whatever their protection is
 //! (/proc/PID/mem, proc(5)).
 
-use crate::machine::{present, proc_name, sys};
+use crate::machine::{guard, present, proc_name, sys};
 use crate::memory::scratch;
 use core::cell::UnsafeCell;
 use reprise_abi::layout::PAGE;
@@ -39,18 +39,23 @@ pub fn take_over(pid: u32, page: u64) -> Option<()> {
     (sys::call(nr::PWRITE64, &[own.0, here, PAGE, page]) == PAGE as i64).then_some(())
 }
 
-/// Takes over from that process, a copy of this one, what the runtime keeps of the program's memory ([`scratch::tables`]): the pages that either has written. All threads
-/// stand. False: it can't be.
+/// Takes over from that process, a copy of this one, what the runtime keeps of the program's memory ([`scratch::tables`]). (Of these no set is kept of what was written, by which
+/// it could be told what the program has done before another copy was made.) All threads stand. False: it can't be.
 pub fn takes_over_tables(pid: u32) -> bool {
     scratch::tables().all(|(at, len)| {
-        [None, Some(pid)].into_iter().all(|who| {
-            let mut taken = true;
-            let known = present::each_alone(who, at, at + len, |page| {
-                taken = taken && take_over(pid, page).is_some();
-            });
-            known && taken
-        })
+        let mut taken = true;
+        let mut takes = |page| taken = taken && takes_over_if_other(pid, page);
+        let known = present::each_written(at, at + len, &mut takes)
+            && present::each_of_one(pid, at, at + len, &mut takes);
+        known && taken
     })
+}
+
+fn takes_over_if_other(pid: u32, page: u64) -> bool {
+    let theirs = UnsafeCell::new([0u64; (PAGE / 8) as usize]);
+    let known = get(pid, theirs.get() as u64, page, PAGE).is_some();
+    let is_same = || guard::read(page) == Some(theirs.into_inner());
+    known && (is_same() || take_over(pid, page).is_some())
 }
 
 const O_RDONLY: u64 = 0;

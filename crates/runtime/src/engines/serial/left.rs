@@ -29,13 +29,13 @@ use reprise_abi::futex::{
     FUTEX_CLOCK_REALTIME, FUTEX_PRIVATE_FLAG, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE,
     FUTEX_WAKE_BITSET,
 };
-use reprise_abi::session::FLAG_LEAVES_LOG;
+use reprise_abi::session::FLAG_EPOCHS;
 use reprise_abi::syscalls::{self, lasts, used};
 
 /// Does the program take over what a copy comes to without its log?
 #[inline]
 pub fn is_allowed() -> bool {
-    session().flags & FLAG_LEAVES_LOG != 0
+    session().flags & FLAG_EPOCHS != 0
 }
 
 /// Has the thread left the log?

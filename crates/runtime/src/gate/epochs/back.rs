@@ -52,22 +52,33 @@ pub fn to_what_copy_has(number: u32, of: Which, [pid, then]: [u32; 2], request: 
         true => epoch::had_left(),
         false => epoch::has_left(),
     };
-    let stands = |i: u32| match epoch::is_left(i, is_before) {
-        true => stand::goes_back(i, request, pid),
-        false => {
-            let registers = epoch::other_registers(i, is_before);
-            (!is_before || stand::goes_back(i, request, then))
-                && registers.is_none_or(|frame| stand::has_registers(i, &frame))
-        }
+    // Where the thread's registers are: a form in a copy, and what is other there.
+    let form_of = |i: u32| match epoch::is_left(i, is_before) {
+        true => (Some(pid), None),
+        false => (
+            is_before.then_some(then),
+            epoch::other_registers(i, is_before),
+        ),
+    };
+    let can_stand = |i: u32| {
+        let (form, other) = form_of(i);
+        form.is_none_or(|form| stand::can_go_back(i, request, form))
+            && other.is_none_or(|frame| stand::can_have_registers(i, &frame))
+    };
+    let stands = |i: u32| {
+        let (form, other) = form_of(i);
+        form.is_none_or(|form| stand::goes_back(i, request, form))
+            && other.is_none_or(|frame| stand::has_registers(i, &frame))
     };
     if has_left {
         leader::races();
     }
-    // Of the open epoch it is read already.
+    // Nothing is changed before all of it is known to be possible. (Of the open epoch what was written is read already.)
     (!is_before || written::read())
+        && threads(number).all(can_stand)
         && as_then::takes_over(if has_left { pid } else { then })
         && threads(number).all(stands)
-        && has_memory_of(pid)
+        && has_memory_of(pid, has_left)
         && threads(number).all(|i| has_vectors_of(pid, i))
 }
 
@@ -97,10 +108,12 @@ pub fn to_beginning(t: &Block, of: Which, then: u32, request: u32) -> Result<(),
     can_go(t, of, request)?;
     let was_there = |i: &u32| epoch::was_there(*i, of == Which::Before);
     // Nothing is changed before what can be wanting is there.
-    step(then != 0 && written::read() && as_then::takes_over(then))?;
+    let can_stand = |i: u32| stand::can_go_back(i, request, then);
+    step(then != 0 && threads(t.number).filter(was_there).all(can_stand))?;
+    step(written::read() && as_then::takes_over(then))?;
     let takes_up = |i: u32| stand::goes_back(i, request, then) && has_vectors_of(then, i);
     step(threads(t.number).filter(was_there).all(takes_up))?;
-    step(has_memory_of(then))?;
+    step(has_memory_of(then, false))?;
     threads(t.number)
         .filter(|i| !was_there(i))
         .for_each(stand::unmakes);
@@ -113,11 +126,13 @@ fn has_vectors_of(pid: u32, i: u32) -> bool {
     transfer::get(pid, at, at, VECTORS_LEN).is_some()
 }
 
-/// The program takes over all memory of that process, a copy of it; what it has written itself was read before.
-fn has_memory_of(pid: u32) -> bool {
+/// The program takes over all memory of that process, a copy of it; what it has written itself was read before. Where the copy `has_left` the log it may have given back other pages than the
+/// program.
+fn has_memory_of(pid: u32, has_left: bool) -> bool {
     let mut taken = true;
-    let looked = compared::compare(pid, [written::pages_before(), written::pages()], |page| {
-        taken = taken && transfer::take_over(pid, page).is_some();
-    });
-    looked.is_some() && taken && transfer::takes_over_tables(pid)
+    let mut takes = |page| taken = taken && transfer::take_over(pid, page).is_some();
+    let written = [written::pages_before(), written::pages()];
+    let known = compared::compare(pid, written, &mut takes).is_some()
+        && (!has_left || compared::each_of_one(pid, &mut takes));
+    known && taken && transfer::takes_over_tables(pid)
 }
