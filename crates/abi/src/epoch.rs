@@ -42,6 +42,8 @@ pub enum Why {
     Long = 11,
     /// What is run by slices comes to something else than they say.
     Slice = 12,
+    /// Others may write what the program has mapped.
+    Shared = 13,
 }
 
 impl Why {
@@ -68,6 +70,7 @@ impl Why {
             Why::Event => "an event that a copy can't make",
             Why::Long => "slices for which there is no room",
             Why::Slice => "an event that isn't the next of the slices",
+            Why::Shared => "memory that others may write",
         }
     }
 
@@ -77,11 +80,11 @@ impl Why {
     }
 }
 
-/// One more than the highest number of a reason.
-pub const REASONS: usize = ALL.len() + 1;
+/// One more than the highest number of a reason for which epochs are [left out](Why::is_left_out).
+pub const REASONS: usize = 13;
 
 /// All reasons.
-const ALL: [Why; 12] = [
+const ALL: [Why; 13] = [
     Why::Call,
     Why::Operation,
     Why::Stuck,
@@ -94,4 +97,5 @@ const ALL: [Why; 12] = [
     Why::Event,
     Why::Long,
     Why::Slice,
+    Why::Shared,
 ];

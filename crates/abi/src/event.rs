@@ -301,8 +301,10 @@ pub const YIELD_AFTER_INSTRUCTION: u32 = 1;
 /// As above: it comes within a hooked function, whose operation has not come to its turn. The value: as of [`Instruction::HookAnswered`].
 pub const YIELD_FOR_TURN: u32 = 2;
 /// As above: the thread has come to the end of an epoch, at the end of a gate or of a hooked function, or in a call (value 0), or before a call, which it makes
-/// when it goes on (value 1).
+/// when it goes on (value 1); or in the middle of the program's code, where a slice has just ended ([`ENDS_IN_CODE`]).
 pub const YIELD_AT_EPOCH_END: u32 = 3;
+/// Value of such a yield, which comes behind a [`Kind::Cut`].
+pub const ENDS_IN_CODE: i64 = 2;
 
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.
 pub const AMONG_THREADS: u32 = 1 << 8;

@@ -736,6 +736,8 @@ pub struct Session {
     pub epochs_serial: AtomicU64,
     /// A test (`record --test-fail-epochs`): with this seed some epochs count as ones that can't be run again; 0: none.
     pub test_fail_epochs: AtomicU32,
+    /// Epochs at whose end a thread computed without coming to a gate: the program took over what the copy had come to.
+    pub epochs_in_code: AtomicU64,
 }
 
 impl Process {

@@ -52,6 +52,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("epochs_unlike", &s.epochs_unlike),
         ("epochs_recovered", &s.epochs_recovered),
         ("epochs_ahead", &s.epochs_ahead),
+        ("epochs_in_code", &s.epochs_in_code),
         ("epochs_serial", &s.epochs_serial),
         ("epochs_left_out", &s.epochs_left_out),
         ("epochs_with_births", &s.epochs_with_births),

@@ -467,7 +467,7 @@ fn say_epochs(s: &Session) {
         say!("the program took over what its copy had come to: {recovered} times");
     }
     if read(&s.epochs_serial) != 0 {
-        say!("an epoch could not be run again: the program went back to its beginning, and on with one thread at a time");
+        say!("from an epoch on that no copy can run again the program went on with one thread at a time");
     }
     for (n, count) in s.epochs_left_out_by.iter().map(read).enumerate() {
         if count != 0 {

@@ -39,6 +39,8 @@ extern "C" fn rt_reenters(block: u64) -> ! {
     with_engine!(E => E::reenters(t, f));
     if leader::is_alone() {
         with_engine!(E => E::signal_point(t, f));
+    } else if t.entered.is_none() && !form.in_code {
+        with_engine!(E => stand::goes_on_to_signals::<E>(t, f));
     }
     kernel::sync_mask(t);
     if t.entered.is_some() {

@@ -216,6 +216,7 @@ pub fn new_block(i: u32) -> Block {
         heap: 0,
         table: Cell::new(0),
         stands: AtomicU32::new(0),
+        told: (0, 0),
         entered: None,
         stays_in: None,
         _pinned: PhantomPinned,

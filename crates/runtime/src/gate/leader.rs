@@ -17,12 +17,13 @@ use crate::gate::{clock, epochs, signals};
 use crate::log::{epoch, ring};
 use crate::machine::{split_mix, sys};
 use crate::memory::capture::Call;
-use crate::memory::futex;
+use crate::memory::{self, futex};
+use crate::signal::frame::Ucontext;
 use crate::signal::kernel;
 use crate::thread::{in_force, process, schedule, session, standing, Block, Entered, Frame};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
-use reprise_abi::epoch::OTHER_WAY;
+use reprise_abi::epoch::{Why, OTHER_WAY};
 use reprise_abi::session::FLAG_EPOCHS;
 use reprise_abi::spec::{Replay, Syscall};
 use reprise_abi::syscalls::{self, nr};
@@ -32,7 +33,7 @@ static ALONE: AtomicU32 = AtomicU32::new(0);
 /// This process is recorded in epochs no more: one has failed, or it was made by another process.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// A race has shown that decided what threads do next: what it came to may be in what the program says in the same epoch.
+/// A race has shown that decided what threads do next: what it came to may be in what they ask the kernel for in the same epoch.
 static RACES: AtomicBool = AtomicBool::new(false);
 
 /// The program takes over what a copy has come to that has left the log.
@@ -132,6 +133,9 @@ pub fn is_due(t: &Block) -> bool {
         return true;
     }
     let due = &session().epoch_due;
+    if epoch::is_full(t.slot) {
+        return true;
+    }
     // Who is ahead goes on as long as it can: the others need not stand until the copy of the epoch before has run.
     let waits = || ahead::before() == Before::Unknown && !epoch::is_long(t.slot);
     due.load(Relaxed) != 0 && !waits() && due.swap(0, Relaxed) != 0
@@ -151,12 +155,14 @@ pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
     if ahead::is_ahead() && keeps_back_now(t) {
         return true;
     }
-    if RACES.load(Relaxed) && says_something(number) && epoch::has_logged(t.slot) {
+    let lasts = syscalls::lasts(number) && !makes_thread(frame);
+    let depends = says_something(number) || lasts && RACES.load(Relaxed);
+    if depends && !epoch::begins_at(t.slot, &before_call(frame)) {
         // What it says is to be what the recording has: the epoch ends before it.
         t.goes_back = true;
         return true;
     }
-    if syscalls::lasts(number) && !makes_thread(frame) {
+    if lasts {
         back::does_what_lasts(number);
     }
     false
@@ -268,6 +274,18 @@ pub fn ask(t: &mut Block, frame: &Frame) {
     stand::goes_on(t)
 }
 
+/// As [`ask`], in the middle of the program's code, in which the thread has come to no gate for some time, and is to be told of a signal. It comes back only where others have asked.
+pub fn ask_in_code(t: &mut Block, uc: &Ucontext) {
+    let Some(request) = standing::ask() else {
+        return;
+    };
+    stand::stands_first_in_code(t, uc, request);
+    if !stand::await_others(t, request) || !is_over(t, request, true) {
+        standing::release();
+    }
+    stand::goes_on(t)
+}
+
 /// As [`ask`], of a thread that stays in its call: the program is to go back.
 fn ask_in_call(t: &mut Block) {
     let Some(request) = standing::ask() else {
@@ -298,7 +316,9 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
     if fails_for_test() && back::can_go(t, Which::Open, request).is_ok() {
         return falls_back(t, request, Which::Open);
     }
-    if !stays_alone {
+    // Where one computes its copy comes to another place, to which all would have to go back.
+    let waits = stays_alone || stand::some_compute(t.number, request);
+    if !waits {
         if let Err(which) = ahead::goes_ahead(t, request) {
             return falls_back(t, request, which);
         }
@@ -306,6 +326,11 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
     }
     if !epochs::ends(request) {
         return falls_back(t, request, Which::Open);
+    }
+    if !stays_alone {
+        appends(t, epoch::slices());
+        leads(t, request);
+        return false;
     }
     in_force::runs_one();
     schedule::come_back(t.slot);
@@ -341,6 +366,9 @@ fn appends(t: &Block, slices: &[u8]) {
 
 /// All threads go on, as the leader, from where they stand.
 fn leads(t: &mut Block, request: u32) {
+    if memory::each().any(|r| r.is_of_others()) && epochs::all_are_free(t, request) {
+        return runs_serially(t, request, [Why::Shared as u64, t.slot.into(), 0]);
+    }
     session().epoch_open.store(1, Relaxed);
     if !epochs::begin(t, request, false) {
         runs_serially(t, request, epoch::reason());

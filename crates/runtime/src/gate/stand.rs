@@ -50,6 +50,8 @@ pub struct Form {
     pub frame: Frame,
     /// The call that it is in.
     pub call: Option<Entered>,
+    /// It is in the middle of the program's code.
+    pub in_code: bool,
     /// Thread pointer, as all down to `steps` what the program has told the kernel.
     pub fs_base: u64,
     /// Signals that it has blocked.
@@ -136,6 +138,7 @@ fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
     let f = Form {
         frame: *frame,
         call,
+        in_code: false,
         fs_base: t.fs_base,
         // Who waits under another mask enters its call anew, and replaces its mask once more.
         mask: t.saved_mask.unwrap_or(t.mask),
@@ -184,6 +187,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
         return Some(End {
             frame: gate_frame(b),
             in_call: true,
+            in_code: false,
             quiet: quiet::unlogged(i, b.logging.counts.get()),
             unlogged: 0,
             has_logged: false,
@@ -197,6 +201,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
     Some(End {
         frame: form.frame,
         in_call: form.call.is_some(),
+        in_code: form.in_code,
         quiet: quiet::unlogged(i, form.log.logging.counts.get()),
         unlogged: form.log.unlogged,
         has_logged: form.log.has_logged,
@@ -206,6 +211,18 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
 /// In a copy: the thread comes to rest at this place, for the program to see.
 pub fn shows(t: &mut Block, frame: &Frame, call: Option<Entered>) {
     take_down(t, frame, call);
+}
+
+/// As [`shows`], of a place in the middle of the program's code.
+pub fn shows_in_code(t: &mut Block, frame: &Frame) {
+    take_down(t, frame, None);
+    is_in_code(t);
+}
+
+/// The thread, which has just been taken down, is in the middle of the program's code.
+fn is_in_code(t: &Block) {
+    // SAFETY: its own form.
+    unsafe { (*form(t.slot)).in_code = true };
 }
 
 /// The thread of slot `i` stands for this request, and is to stand where it stood when process `then` was made, a copy. It has made no call since. False: it can't be, and nothing is changed.
@@ -218,7 +235,7 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
     }
     // SAFETY: written when the thread stood, and not used up.
     let now = unsafe { &mut *form(i) };
-    now.frame = old.frame;
+    (now.frame, now.in_code) = (old.frame, old.in_code);
     if now.call.is_none() || old.call.is_none() {
         now.call = old.call;
     }
@@ -258,6 +275,7 @@ fn told_then(i: u32, request: u32, then: u32) -> Option<Told> {
     let known = get!(
         frame,
         call,
+        in_code,
         fs_base,
         mask,
         alt_stack,
@@ -277,6 +295,7 @@ fn told_then(i: u32, request: u32, then: u32) -> Option<Told> {
 struct Told {
     frame: Frame,
     call: Option<Entered>,
+    in_code: bool,
     fs_base: u64,
     mask: u64,
     alt_stack: AltStack,
@@ -290,6 +309,7 @@ impl Default for Told {
         Told {
             frame: Frame::default(),
             call: None,
+            in_code: false,
             fs_base: 0,
             mask: 0,
             alt_stack: AltStack::DISABLED,
@@ -350,6 +370,14 @@ pub fn point<E: Engine>(t: &mut Block, frame: &mut Frame) {
         look::<E>(t, frame);
     }
     E::passes_point(t, frame);
+}
+
+/// The thread, which stood at the end of a gate or of a hooked function, goes on. A signal may have waited for it there, when it stood for another one's request: then it isn't to go on before that is
+/// delivered.
+pub fn goes_on_to_signals<E: Engine>(t: &mut Block, frame: &mut Frame) {
+    if E::STANDS && leader::delivers_alone(t) {
+        point::<E>(t, frame);
+    }
 }
 
 #[cold]
@@ -468,16 +496,39 @@ pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
     let Some(request) = standing::wanted() else {
         return;
     };
-    // An epoch that is run again ends where the log says.
-    let only_at_gates = epochs::are_made();
+    // An epoch that is run again ends where the log says, if it can.
+    let only_at_gates = epochs::are_made() && !computes(t, request);
     if in_runtime || only_at_gates || patch::is_any_stub(uc.mc.rip) || !can_stand::<E>(t) {
         t.slot().signal_pending.store(1, Release);
         kernel::divert(&mut uc.mc);
         return;
     }
+    rests_in_code(t, uc);
+    rests(t, request)
+}
+
+/// The thread, interrupted in the program's code, is taken down.
+fn rests_in_code(t: &mut Block, uc: &Ucontext) {
     save_vectors(FpState::Saved(uc.mc.fpstate), vectors(t.slot));
-    let frame = uc.mc.to_frame();
-    rest(t, &frame, None, request)
+    take_down(t, &uc.mc.to_frame(), None);
+    is_in_code(t);
+}
+
+/// Does the thread of a [leader](leader), which is told to stand for this request in the program's code, come to no gate?
+fn computes(t: &mut Block, request: u32) -> bool {
+    /// So often it is told, once a [moment](TELL_AGAIN).
+    const MOST: u32 = 10;
+    let before = if t.told.0 == request { t.told.1 } else { 0 };
+    t.told = (request, before + 1);
+    before >= MOST && leader::is_on()
+}
+
+/// Stands any thread of this process in the middle of the program's code?
+pub fn some_compute(number: u32, request: u32) -> bool {
+    let computes = |i: u32| place_of(i, request).is_some_and(|end| end.in_code);
+    (0..session().slots_used.load(Acquire))
+        .filter(|i| in_use_here(*i).is_some() && block_of(*i).number == number)
+        .any(computes)
 }
 
 /// The thread stands until all go on.
@@ -490,6 +541,10 @@ fn stand(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> !
 
 fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
     take_down(t, frame, call);
+    rests(t, request)
+}
+
+fn rests(t: &mut Block, request: u32) -> ! {
     t.stands.store(request, Release);
     standing::await_release(request);
     goes_on(t)
@@ -545,6 +600,13 @@ pub fn stands_first(t: &mut Block, frame: &Frame, request: u32) {
     kernel::block_all();
     save_vectors(FpState::Live, vectors(t.slot));
     take_down(t, frame, None);
+    t.stands.store(request, Relaxed);
+}
+
+/// As [`stands_first`], in the middle of the program's code.
+pub fn stands_first_in_code(t: &mut Block, uc: &Ucontext, request: u32) {
+    kernel::block_all();
+    rests_in_code(t, uc);
     t.stands.store(request, Relaxed);
 }
 

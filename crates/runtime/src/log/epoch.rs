@@ -11,9 +11,10 @@
 use crate::log::ring;
 use crate::machine::{guard, sys};
 use crate::thread::rings::ring_of;
+use crate::thread::session;
 use crate::thread::Frame;
 use core::mem::offset_of;
-use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::Why;
 use reprise_abi::event::{Event, EventHeader, Kind, FLAG_RESTARTED, HEADER_LEN};
 use reprise_abi::layout::{RING_BASE, RING_SIZE};
@@ -54,6 +55,11 @@ pub const SAME: u32 = 6;
 /// The copy has made the same calls, and has other memory or vector registers than the program.
 pub const OTHER: u32 = 7;
 
+/// A thread of the copy has come to something else than the leader's thread.
+const RACED: u32 = 1;
+/// Where the leader's thread stood the log doesn't say, and the copy's has come to another place behind the same log.
+const COMPUTED: u32 = 2;
+
 /// Where a thread of the leader stood when the epoch ended.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
@@ -62,6 +68,8 @@ pub struct End {
     pub frame: Frame,
     /// It was in a call whose beginning is logged.
     pub in_call: bool,
+    /// It was in the middle of the program's code: of that place the log has no name.
+    pub in_code: bool,
     /// Quiet operations since the last entry.
     pub quiet: u32,
     /// Calls of hooked functions since then that left nothing in the log.
@@ -120,8 +128,10 @@ pub struct Part {
     kept: Option<Kept>,
     /// A stamp of the call that it has made, which has not had its turn yet, plus 1; 0: none.
     pub owes: u64,
-    /// Where the ring of the leader's thread was when the epoch began.
+    /// Where the ring of the leader's thread was when the epoch began, ...
     begun: u64,
+    /// ... and where it stood: instruction and stack pointer.
+    begins: [u64; 2],
     /// Where the thread is in the log, ...
     at: u64,
     /// ... and where its part ends: addresses.
@@ -149,12 +159,14 @@ struct Log {
     why: AtomicU32,
     slot: AtomicU32,
     event: AtomicU64,
-    /// A thread of the copy has left the log.
+    /// A thread of the copy has left the log: [`RACED`], or [`COMPUTED`].
     left: AtomicU32,
     /// Nobody goes on: all who wait for their turns leave the log, too.
     all_leave: AtomicU32,
     /// The copy has run for long: who has left the log comes to its end soon.
     is_long: AtomicU32,
+    /// Processor time of the leader when it began, until it is over; then how much the leader has used since, in nanoseconds.
+    time: AtomicI64,
     /// The stamp whose turn it is.
     stamp: AtomicU64,
     /// Threads of the copy that are there.
@@ -200,7 +212,24 @@ pub fn begin(stamp: u64, goes_on: bool) -> bool {
     }
     LOG.store(at as u64, Relaxed);
     log().stamp.store(stamp, Relaxed);
+    log().time.store(processor_time(), Relaxed);
     true
+}
+
+/// Processor time of all threads of this process, in nanoseconds.
+pub fn processor_time() -> i64 {
+    const CLOCK_PROCESS_CPUTIME_ID: u64 = 2;
+    sys::clock(CLOCK_PROCESS_CPUTIME_ID).ns()
+}
+
+/// Processor time that the leader has used in the epoch, which is over, in nanoseconds.
+pub fn time_of_leader() -> i64 {
+    log().time.load(Relaxed)
+}
+
+/// As [`time_of_leader`], of the epoch before.
+pub fn previous_time_of_leader() -> i64 {
+    previous().map_or(0, |log| log.time.load(Relaxed))
 }
 
 /// The log is of no use any more.
@@ -287,6 +316,7 @@ pub fn has_thread(i: u32, now: &End) -> bool {
     (p.before, p.unlogged) = (now.quiet, now.unlogged);
     p.has_logged = now.has_logged;
     p.begun = ring_of(i).0.position.load(Relaxed);
+    p.begins = [now.frame.rip, now.frame.rsp];
     true
 }
 
@@ -316,6 +346,8 @@ pub fn other_registers(i: u32, before: bool) -> Option<Frame> {
 
 /// The leader: takes what the threads have logged. `ends`: where that of a slot stands; `None`: it isn't there any more. `None`: it is too much.
 pub fn take(ends: impl Fn(u32) -> Option<End>) -> Option<()> {
+    let used = processor_time() - log().time.load(Relaxed);
+    log().time.store(used, Relaxed);
     let mut to = LOG.load(Relaxed) + HEAD_LEN;
     let limit = LOG.load(Relaxed) + LEN;
     for i in 0..MOST_SLOTS as u32 {
@@ -435,10 +467,12 @@ fn reason_in(log: &Log) -> [u64; 3] {
     ]
 }
 
-/// The leader: has the thread of slot `i` logged anything since the epoch began?
-pub fn has_logged(i: u32) -> bool {
+/// The leader: has the thread of slot `i` stood here when the epoch began, and done nothing since?
+pub fn begins_at(i: u32, frame: &Frame) -> bool {
     let (ring, _, _) = ring_of(i);
-    is_open() && part(i).is_some_and(|p| ring.position.load(Relaxed) != p.begun)
+    let here = [frame.rip, frame.rsp];
+    let is_here = |p: &Part| p.begins == here && ring.position.load(Relaxed) == p.begun;
+    is_open() && part(i).is_some_and(|p| is_here(p))
 }
 
 /// The leader: does the thread of slot `i` log so much in this epoch that it has to end?
@@ -446,6 +480,16 @@ pub fn is_long(i: u32) -> bool {
     let (ring, _, size) = ring_of(i);
     is_open()
         && part(i).is_some_and(|p| ring.position.load(Relaxed).wrapping_sub(p.begun) > size / 2)
+}
+
+/// The leader: has the thread of slot `i` logged its share of what an epoch can have? What a copy does is written with more words.
+pub fn is_full(i: u32) -> bool {
+    const SHARES: u64 = MOST_SLICES / 16;
+    let (ring, _, _) = ring_of(i);
+    let threads = u64::from(session().live_threads.load(Relaxed)).max(1);
+    is_open()
+        && part(i)
+            .is_some_and(|p| ring.position.load(Relaxed).wrapping_sub(p.begun) > SHARES / threads)
 }
 
 /// The copy ends without coming to the epoch's end, because of the thread of slot `i`.
@@ -613,9 +657,19 @@ pub fn is_turn_of(i: u32, stamp: u64) -> bool {
 
 /// The copy: the thread of slot `i` goes on without its log, for this reason.
 pub fn leaves(i: u32, why: Why) {
-    if log().left.swap(1, Relaxed) == 0 {
+    if log().left.swap(RACED, Relaxed) != RACED {
         notes(i, why);
     }
+    leaves_part(i);
+}
+
+/// As [`leaves`], of a thread that has used up its part: the leader's has [computed](End::in_code) since then.
+pub fn ends_elsewhere(i: u32) {
+    let _ = log().left.compare_exchange(0, COMPUTED, Relaxed, Relaxed);
+    leaves_part(i);
+}
+
+fn leaves_part(i: u32) {
     if let Some(p) = part(i).filter(|p| !p.left) {
         p.left = true;
         p.goes_on_for = p.count_rest();
@@ -632,6 +686,11 @@ pub fn are_to_leave() -> bool {
     log().all_leave.load(Relaxed) != 0
 }
 
+/// May the thread of slot `i` of the copy be where the leader's has computed to the end of the epoch? Asked by another thread.
+pub fn may_compute_to_end(i: u32) -> bool {
+    part(i).is_some_and(|p| p.ends.in_code && p.at + ENTRY_LEN as u64 > p.end)
+}
+
 /// The copy has run for long.
 pub fn hurries() {
     if is_open() {
@@ -642,6 +701,12 @@ pub fn hurries() {
 /// Has a thread of the copy left the log?
 pub fn has_left() -> bool {
     log().left.load(Relaxed) != 0
+}
+
+/// Has one come to something else than the leader's thread, in the epoch before or in the open one?
+pub fn has_raced(before: bool) -> bool {
+    let log = if before { previous() } else { Some(log()) };
+    log.is_some_and(|log| log.left.load(Relaxed) == RACED)
 }
 
 /// As [`has_left`], in the epoch before.
@@ -918,6 +983,11 @@ impl Part {
         } else if returns {
             self.unlogged = self.unlogged.wrapping_add(1);
         }
+    }
+
+    /// Has the thread come to where the leader's has computed to the end of the epoch?
+    pub fn computes_to_end(&mut self) -> bool {
+        self.ends.in_code && !self.done && self.is_at_end()
     }
 
     /// Is the thread where its part ends, as far as the log says?

@@ -56,6 +56,12 @@ impl Region {
         self.flags & region_flags::GUARDED != 0
     }
 
+    /// May others write it, or is a part of what it shares not to be seen here? What a copy of the process has of it is not what is there.
+    pub fn is_of_others(&self) -> bool {
+        let written = self.file != 0 && self.is_writable();
+        self.flags & region_flags::SHARED != 0 && (written || self.is_guarded())
+    }
+
     /// The same, which are no guard pages.
     pub fn without_guards(self) -> Region {
         Region {

@@ -162,6 +162,8 @@ pub struct Block {
     pub table: Cell<u64>,
     /// The request for which it stands ([`standing`]); 0: it runs.
     pub stands: AtomicU32,
+    /// For which request it was told to stand last while it computed, and how often since it came to a gate.
+    pub told: (u32, u32),
     /// The call that it is in again, after it stood there.
     pub entered: Option<Entered>,
     /// The call that nothing may interrupt it in.

@@ -495,6 +495,11 @@ impl Engine for Record {
     }
 
     fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
+        if can && leader::is_on() {
+            // It is alone when it faults once more; or others have asked, and it stands when it goes on.
+            leader::ask_in_code(t, uc);
+            return true;
+        }
         faults::log(t, info, &uc.mc, can)
     }
 
@@ -601,15 +606,15 @@ impl Engine for Record {
     }
 
     fn arrived(t: &mut Block, uc: &mut Ucontext) {
-        if !leader::is_on() {
-            cut::record::begin(t, uc);
+        match leader::is_on() {
+            // It may come to a gate.
+            true => cut::record::later(),
+            false => cut::record::begin(t, uc),
         }
     }
 
     fn cut(t: &mut Block, uc: &mut Ucontext) {
-        if !leader::is_on() {
-            cut::record::begin(t, uc);
-        }
+        cut::record::begin(t, uc);
     }
 
     fn trap(t: &mut Block, signal: u32, uc: &mut Ucontext) -> bool {

@@ -27,10 +27,10 @@ use crate::gate::{clone, copy, leader, robust, stand};
 use crate::log::epoch::{self, Due, Next, Part};
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::{guard, sys};
+use crate::memory;
 use crate::memory::capture::Call;
 use crate::memory::futex::word_changed_at_once;
 use crate::memory::of_file::OfFile;
-use crate::memory::{self, futex};
 use crate::signal::frame::{save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::sync::libc::malloc;
@@ -189,13 +189,39 @@ fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>) -> ! {
     }
     told::ends(t);
     kernel::block_all();
-    save_vectors(FpState::Live, stand::vectors(t.slot));
+    rests_with(t, FpState::Live)
+}
+
+fn rests_with(t: &mut Block, vectors: FpState) -> ! {
+    save_vectors(vectors, stand::vectors(t.slot));
     PROGRESS.fetch_add(1, Relaxed);
     let parent = sys::getppid() as u64;
     epoch::comes_to_end(t.slot);
     baton::release(t, slot_state::BLOCKED);
     copy::rest_while_lives(parent);
     sys::exit_group(125)
+}
+
+/// The thread's slice has ended in the middle of the program's code, and its part of the log is used up, where the leader's thread computed when the epoch ended: how far can't be
+/// said. So this one ends where it is, and the program takes that over. All come to their ends together: others go on first, since it may be one of them that has yet to.
+pub fn ends_in_code(t: &mut Block, uc: &Ucontext) {
+    let slot = t.slot;
+    if !epoch::others_are_at_end(slot) {
+        part(t).waits = true;
+        told::gives_way_at_gate(t);
+        // It has nothing left to do, and comes only where nobody else goes on: one of them may wait for it by looking.
+        wait_until(t, || epoch::others_are_at_end(slot));
+        told::goes_on(t);
+        part(t).waits = false;
+        if !epoch::others_are_at_end(slot) {
+            return;
+        }
+    }
+    epoch::ends_elsewhere(slot);
+    stand::shows_in_code(t, &uc.mc.to_frame());
+    told::ends_in_code(t);
+    kernel::block_all();
+    rests_with(t, FpState::Saved(uc.mc.fpstate))
 }
 
 /// Writes what the event has for the program.
@@ -316,6 +342,11 @@ fn look(t: &mut Block, frame: &Frame) {
     if !p.is_at_end() {
         return ends_slice(t, frame);
     }
+    if p.ends.in_code {
+        // It has come to a gate behind the place in its code where the leader's thread stood.
+        epoch::ends_elsewhere(t.slot);
+        return look(t, frame);
+    }
     if p.ends_at(frame) {
         if p.hook_ends {
             told::hook_ended(t, frame);
@@ -430,7 +461,7 @@ impl Engine for Follow {
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
-        if word_changed_at_once(c).is_some() || futex::changed_word(c).is_some() {
+        if word_changed_at_once(c).is_some() {
             fails(t, Why::Input);
         }
         answer(t, c, 0, |_, r| r).unwrap_or_else(|| left::futex(t, c))
@@ -471,6 +502,11 @@ impl Engine for Follow {
             return t.deferred;
         }
         let p = part(t);
+        if p.computes_to_end() {
+            // As above.
+            epoch::ends_elsewhere(t.slot);
+            return Self::defers(t, frame);
+        }
         let is_end = p.is_at_end() && !p.ends.in_call && p.ends.unlogged == p.unlogged_calls();
         // As it is when the call is to be made once more.
         t.deferred = is_end && p.ends.frame == leader::before_call(frame);
@@ -510,8 +546,16 @@ impl Engine for Follow {
         look(t, frame);
     }
 
-    fn fault(t: &mut Block, _info: &Siginfo, _uc: &mut Ucontext, _can: bool) -> bool {
-        fails(t, Why::Fault)
+    fn fault(t: &mut Block, _info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
+        if !can || !part(t).computes_to_end() {
+            fails(t, Why::Fault);
+        }
+        // Here, or where it has come to before, the leader's thread stood: it faults when it goes on.
+        cut::record::abandon(t);
+        t.traced().in_code = true;
+        ends_in_code(t, uc);
+        t.traced().in_code = false;
+        true
     }
 
     const BORN: u32 = slot_state::BLOCKED;
@@ -660,6 +704,10 @@ fn due(t: &Block, kind: EntryKind, name: u32) -> Turn {
     match part(t).due() {
         Due::Quiet => Turn::Quiet,
         Due::Entry(e) if e.kind == kind && e.object == name => Turn::After(e),
+        Due::End if part(t).computes_to_end() => {
+            epoch::ends_elsewhere(t.slot);
+            Turn::Left
+        }
         _ => {
             left::leaves(t, Why::Operation);
             Turn::Left

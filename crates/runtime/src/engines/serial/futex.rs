@@ -10,10 +10,10 @@
 
 use super::baton::{self, Wait};
 use crate::engine::RESTART;
-use crate::gate::robust;
+use crate::gate::{leader, robust};
 use crate::log::events;
 use crate::machine::guard;
-use crate::machine::sys::{monotonic, Timespec};
+use crate::machine::sys::{self, monotonic, Timespec};
 use crate::memory::capture::Call;
 use crate::memory::futex::command;
 use crate::memory::futex::key;
@@ -21,6 +21,7 @@ use crate::memory::futex::wake_op;
 use crate::memory::futex::OWNER_DIED;
 use crate::memory::futex::TID_MASK;
 use crate::memory::futex::WAITERS;
+use crate::memory::futex::{left_in_word, word_changed_at_once};
 use crate::thread::schedule;
 use crate::thread::signals::{ACTIONS, SA_RESTART};
 use crate::thread::{slot, Block};
@@ -76,6 +77,16 @@ pub fn record(t: &mut Block, c: &Call) -> i64 {
     let key = |address: u64| key(address, op as u32 & FUTEX_PRIVATE_FLAG != 0);
     if address % 4 != 0 {
         return plain(t, EINVAL);
+    }
+    if let Some(word) = word_changed_at_once(c).filter(|_| leader::is_alone()) {
+        // The others sleep in the kernel.
+        let old = guard::read(word);
+        // SAFETY: the program's own call, with its own arguments.
+        let r = unsafe { sys::syscall6(c.nr, c.local) };
+        return match !sys::is_error(r) && left_in_word(c, word, old).is_some() {
+            true => word_out(t, r, word),
+            false => plain(t, r),
+        };
     }
     match command(c) {
         FUTEX_WAIT | FUTEX_WAIT_BITSET => {

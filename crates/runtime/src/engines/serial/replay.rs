@@ -357,6 +357,9 @@ impl Engine for Replay {
     }
 
     fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, _can: bool) -> bool {
+        if reread::gives_way_at_fault(t) {
+            return true;
+        }
         let mc = &uc.mc;
         t.slot().last_pc.store(mc.rip, Relaxed);
         let args = [

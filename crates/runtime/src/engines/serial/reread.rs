@@ -12,7 +12,7 @@ use crate::signal::kernel;
 use crate::thread::{schedule, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::epoch::Why;
-use reprise_abi::event::EventHeader;
+use reprise_abi::event::{EventHeader, Kind, ENDS_IN_CODE};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{slot_state, FLAG_EPOCHS};
 
@@ -75,7 +75,7 @@ pub fn others_go_on(t: &Block) -> bool {
 
 /// Is this event the end of the epoch for the thread, before a call that it hasn't made (`deferred`), or elsewhere?
 fn is_end(t: &Block, h: &EventHeader, deferred: bool) -> bool {
-    h.is_end_of_epoch() && u32::from(h.slot) == t.slot && (h.value != 0) == deferred
+    h.is_end_of_epoch() && u32::from(h.slot) == t.slot && h.value == deferred.into()
 }
 
 /// The program is about to make a call: does the epoch end before it?
@@ -120,6 +120,32 @@ fn look_closely(t: &mut Block, frame: &Frame) -> bool {
     }
     copy::rest_while_lives(parent);
     sys::exit_group(125)
+}
+
+/// As [`look`], in the middle of the program's code, where the thread's slice has ended by this event of it.
+pub fn looks_in_code(t: &mut Block, h: EventHeader) {
+    match epoch::is_open() {
+        true => epoch::fails(t.slot, Why::Place),
+        false => goes_into_next(t, h),
+    }
+}
+
+/// The thread faults in the program's code. In a trace of epochs others may go on first, in the same epoch or in the next one: then it is to fault once more.
+pub fn gives_way_at_fault(t: &mut Block) -> bool {
+    let gives_way = |h: &EventHeader| {
+        let ends = h.is_end_of_epoch() && h.value == ENDS_IN_CODE;
+        h.kind == Kind::Yield as u8 && u32::from(h.slot) == t.slot && (h.detail == 0 || ends)
+    };
+    let Some(h) = ring::peek().filter(|h| are_there() && gives_way(h)) else {
+        return false;
+    };
+    t.traced().in_code = true;
+    match h.is_end_of_epoch() {
+        true => looks_in_code(t, h),
+        false => take_turn(t, h),
+    }
+    t.traced().in_code = false;
+    true
 }
 
 /// In a trace: others go on in the next epoch, then this thread does. What is counted in an epoch begins anew.

@@ -12,7 +12,8 @@ use crate::log::ring::Writer;
 use crate::memory::capture::Call;
 use crate::thread::{Block, Frame};
 use reprise_abi::event::{
-    section_len, Event, EventHeader, Instruction, Kind, YIELD_AT_EPOCH_END, YIELD_FOR_TURN,
+    section_len, Event, EventHeader, Instruction, Kind, ENDS_IN_CODE, YIELD_AT_EPOCH_END,
+    YIELD_FOR_TURN,
 };
 use reprise_abi::syscalls::nr;
 
@@ -68,6 +69,12 @@ pub fn hook_ended(t: &Block, frame: &Frame) {
 /// The thread has come to the epoch's end.
 pub fn ends(t: &Block) {
     plain(t, Kind::Yield, YIELD_AT_EPOCH_END, t.deferred.into(), &[]);
+    are_so_far();
+}
+
+/// As [`ends`], in the middle of the program's code.
+pub fn ends_in_code(t: &Block) {
+    plain(t, Kind::Yield, YIELD_AT_EPOCH_END, ENDS_IN_CODE, &[]);
     are_so_far();
 }
 

@@ -5,7 +5,7 @@
 use super::came::compare;
 use super::{
     back, begin, ends_copy as ends, keep_first, left_out, tell, threads, way, Which, COPY, KEEPER,
-    PATIENCE,
+    PATIENCE, TIMES,
 };
 use crate::gate::{copy, stand};
 use crate::log::epoch::{self, End};
@@ -124,7 +124,7 @@ pub fn judge(t: &Block, has_ended: impl Fn() -> bool) {
 /// recorded. The program goes back to its end where that is [another one](Before::Other); the open epoch is none then.
 pub fn settle(t: &Block, request: u32) -> Before {
     let pid = BEHIND.load(Relaxed);
-    let until = sys::monotonic().ns() + PATIENCE;
+    let until = sys::monotonic().ns() + PATIENCE + TIMES * epoch::previous_time_of_leader();
     let mut came = before();
     while came == Before::Unknown {
         if sys::monotonic().ns() > until {

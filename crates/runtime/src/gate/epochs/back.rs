@@ -70,7 +70,7 @@ pub fn to_what_copy_has(number: u32, of: Which, [pid, then]: [u32; 2], request: 
         form.is_none_or(|form| stand::goes_back(i, request, form))
             && other.is_none_or(|frame| stand::has_registers(i, &frame))
     };
-    if has_left {
+    if epoch::has_raced(is_before) {
         leader::races();
     }
     // Nothing is changed before all of it is known to be possible. (Of the open epoch what was written is read already.)

@@ -26,8 +26,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::{self as differs, Why};
 use reprise_abi::session::{FLAG_EPOCHS, FLAG_FLIP_SLICES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES};
 
-/// A copy that has come to no end after so many ns never does.
+/// A copy that has come to no end after so many ns, and [`TIMES`] what the program has used of processors, never does.
 const PATIENCE: i64 = 20_000_000_000;
+/// One processor may be all that there is, and others want it, too.
+const TIMES: i64 = 8;
 
 /// Process id of the copy that is to run the open epoch; 0: none is open.
 static COPY: AtomicU32 = AtomicU32::new(0);
@@ -181,6 +183,10 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
     };
     let difference = came.difference;
     s.slices_bytes.fetch_add(epoch::slices_len(), Relaxed);
+    if epoch::has_left() && difference.is_none() {
+        s.epochs_in_code.fetch_add(1, Relaxed);
+        return came.is_taken_over;
+    }
     tell(
         difference,
         [&s.epochs_same, &s.epochs_unlike],
@@ -246,13 +252,13 @@ fn way([why, slot, event]: [u64; 3]) -> Difference {
 
 /// A copy runs the epoch, as the log has said by this `state`: what it comes to, which the program takes over where it `recovers`. `None`: it can't run it.
 fn runs(pid: u32, number: u32, state: u32, recovers: bool, request: u32) -> Option<Came> {
-    let until = sys::monotonic().ns() + PATIENCE;
+    let until = sys::monotonic().ns() + PATIENCE + TIMES * epoch::time_of_leader();
     let is_late = || sys::monotonic().ns() > until;
     let state = epoch::await_change(state, || is_late() || copy::has_ended(pid));
     Some(match state {
         epoch::LEFT_OUT => return None,
         epoch::DONE if recovers && epoch::has_left() => Came {
-            difference: Some(way(epoch::reason())),
+            difference: epoch::has_raced(false).then(|| way(epoch::reason())),
             is_taken_over: back::to_what_copy_has(number, Which::Open, [pid; 2], request),
         },
         epoch::DONE => compare(pid, number, recovers, false),

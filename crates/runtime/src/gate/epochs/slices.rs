@@ -3,7 +3,7 @@
 //!
 //! A thread that computes is left alone for about as long as an epoch lasts: one that ends its slice where it has to wait costs least.
 
-use crate::log::epoch;
+use crate::log::epoch::{self, processor_time};
 use crate::machine::sys;
 use crate::thread::signals::{send_own, Siginfo};
 use crate::thread::{session, slot, Block};
@@ -16,7 +16,7 @@ const ENDS: i32 = -4713;
 const SLICE: i64 = 100_000_000;
 /// ... and that of a thread that did nothing but wait when its last one was ended after so much.
 const SLICE_OF_WAITING: i64 = 4_000_000;
-/// A copy that has run for so much processor time, in nanoseconds, comes to an end soon, where it isn't the log that says which.
+/// A copy that has run for so much processor time longer than the program, in nanoseconds, comes to an end soon, where it isn't the log that says which.
 const LONG: i64 = 1_000_000_000;
 /// After so much it has come to no end.
 const TOO_LONG: i64 = 5_000_000_000;
@@ -35,22 +35,26 @@ pub fn asks(info: &Siginfo) -> bool {
 pub fn attends(parent: u64) {
     let s = session();
     let (mut seen, mut since) = (0, 0);
+    // The program has taken so long on several processors.
+    let leader = epoch::time_of_leader();
     while sys::getppid() as u64 == parent && !epoch::all_have_come_to_end() {
         sys::nanosleep(&LOOK as *const sys::Timespec as u64, 0);
         let holder = s.baton.load(Acquire);
         let generation = s.baton_generation.load(Acquire);
         let now = processor_time();
-        if now > LONG {
+        if now > LONG + leader {
             epoch::hurries();
         }
-        if now > TOO_LONG {
+        if now > TOO_LONG + 2 * leader {
             epoch::fails_in_all();
         }
         if generation != seen {
             (seen, since) = (generation, now);
         }
         let of_thread = (1..=MAX_SLOTS as u32).contains(&holder);
-        if !of_thread || s.ready_count.load(Relaxed) == 0 {
+        let is_wanted =
+            || s.ready_count.load(Relaxed) != 0 || epoch::may_compute_to_end(holder - 1);
+        if !of_thread || !is_wanted() {
             continue;
         }
         let holder = slot(holder - 1);
@@ -64,12 +68,6 @@ pub fn attends(parent: u64) {
             send_own(sys::getpid() as u64, holder.kernel_tid.load(Relaxed), ENDS);
         }
     }
-}
-
-/// Processor time of all threads of this process, in nanoseconds.
-fn processor_time() -> i64 {
-    const CLOCK_PROCESS_CPUTIME_ID: u64 = 2;
-    sys::clock(CLOCK_PROCESS_CPUTIME_ID).ns()
 }
 
 /// Does somebody want that the holder's slice ends at the next gate, or end of a hooked function?

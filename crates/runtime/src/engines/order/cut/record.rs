@@ -10,6 +10,7 @@ use super::{alone, room};
 use crate::code::resolver;
 use crate::common::stopped::{hash_of, is_ours, processor_time, registers, Stopped, FP_LEN};
 use crate::engines::order::record::Record;
+use crate::gate::leader;
 use crate::log::events;
 use crate::log::ring;
 use crate::machine::sys;
@@ -53,6 +54,11 @@ pub fn begin(t: &mut Block, uc: &mut Ucontext) {
         // The end of the gate delivers it. Who has looked for the last time already is asked by the agent again.
         return later();
     }
+    if leader::is_on() {
+        // It is a copy that names the place.
+        leader::ask_in_code(t, uc);
+        return later();
+    }
     let (walk, action) = Walk::begin(&registers(t, &uc.mc), &stopped(uc));
     let walking = Walking {
         walk,
@@ -73,7 +79,7 @@ fn is_out_of_the_way(pc: u64) -> bool {
 }
 
 /// The agent sees to it that the signal isn't forgotten.
-fn later() {
+pub fn later() {
     session().slice_over.store(1, Relaxed);
     request::wake_agent();
 }

@@ -199,6 +199,11 @@ fn signal_waits(t: &Block) -> bool {
     t.pending.first(t.mask).is_some()
 }
 
+/// In a copy that runs an epoch again: may the epoch end for the thread in the middle of its code?
+fn ends_epoch(t: &Block) -> bool {
+    in_force::runs_epoch_again() && follow::part(t).computes_to_end()
+}
+
 /// The agent asks the thread to leave its slice, or says that time passes.
 pub fn ask(t: &mut Block, uc: &mut Ucontext) {
     let s = session();
@@ -236,7 +241,7 @@ pub fn ask(t: &mut Block, uc: &mut Ucontext) {
     }
     // A signal that comes late was meant for a slice that is over.
     let late = t.slot().cut_generation.load(Relaxed) != s.baton_generation.load(Relaxed);
-    let wanted = s.ready_count.load(Relaxed) != 0 || signal_waits(t);
+    let wanted = s.ready_count.load(Relaxed) != 0 || signal_waits(t) || ends_epoch(t);
     if late || !wanted || s.xsave_size as usize > FP_LEN {
         return;
     }
@@ -314,7 +319,7 @@ fn act(t: &mut Block, uc: &mut Ucontext, action: Action) {
 /// The thread is at a place with a name: the slice ends here.
 fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
     let s = session();
-    if s.ready_count.load(Relaxed) == 0 && !signal_waits(t) {
+    if s.ready_count.load(Relaxed) == 0 && !signal_waits(t) && !ends_epoch(t) {
         return;
     }
     log(t, uc, plan);
@@ -331,7 +336,11 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
         if plan.spin {
             left::one_waits_by_looking();
         }
-        follow::interrupt(t);
+        if ends_epoch(t) {
+            follow::ends_in_code(t, uc);
+        } else {
+            follow::interrupt(t);
+        }
         t.traced().in_code = false;
         uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
         return;

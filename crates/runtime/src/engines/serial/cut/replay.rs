@@ -10,6 +10,7 @@ use crate::common::search::protection;
 use crate::common::stopped::{hash_of, is_ours, processor_time, registers, Stopped, Under};
 use crate::engines::serial::processes;
 use crate::engines::serial::replay::take_turn;
+use crate::engines::serial::reread;
 use crate::log::debugger;
 use crate::log::ring::{self, Reader};
 use crate::machine::guarded::Guarded;
@@ -24,7 +25,7 @@ use crate::thread::signals::{SIGSEGV, SIGTRAP};
 use crate::thread::{current, session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{
-    EventHeader, Instruction, Kind, Tag, YIELD_AFTER_INSTRUCTION, YIELD_AT_EPOCH_END,
+    EventHeader, Instruction, Kind, Tag, ENDS_IN_CODE, YIELD_AFTER_INSTRUCTION, YIELD_AT_EPOCH_END,
     YIELD_FOR_TURN,
 };
 use reprise_abi::layout::{PAGE, USER_END};
@@ -543,6 +544,11 @@ pub fn follow(t: &mut Block, uc: &mut Ucontext) {
                 let mut frame = uc.mc.to_frame();
                 deliver(t, &mut frame, FpState::Saved(uc.mc.fpstate), h);
                 kernel::enter_from_kernel(t, uc, &frame);
+            }
+            Some(Kind::Yield) if h.is_end_of_epoch() && h.value == ENDS_IN_CODE => {
+                t.traced().in_code = true;
+                reread::looks_in_code(t, h);
+                t.traced().in_code = false;
             }
             // They have places of their own.
             Some(Kind::Yield) if matches!(h.detail, YIELD_FOR_TURN | YIELD_AT_EPOCH_END) => return,
