@@ -40,12 +40,16 @@ extern "C" fn rt_on_signal(signal: u32, info: *const Siginfo, uc: *mut Ucontext)
     if bit(signal) & SYNCHRONOUS != 0 && info.code() > 0 {
         return synchronous(t, signal, info, uc);
     }
-    if signal == SIGCUT && crate::gate::clock::takes(info) {
-        return;
-    }
-    if signal == SIGCUT && crate::thread::standing::tells(info) {
-        let ours = in_runtime(uc.mc.rip);
-        return with_engine!(E => crate::gate::stand::told::<E>(t, uc, ours));
+    if signal == SIGCUT {
+        // Of several that are on their way the kernel keeps the first (signal(7), "Standard signals"): whatever this one says, another one may have been sent.
+        let tells = crate::thread::standing::tells(info);
+        if tells || crate::gate::stand::is_told(t) {
+            let ours = in_runtime(uc.mc.rip);
+            with_engine!(E => crate::gate::stand::told::<E>(t, uc, ours));
+        }
+        if tells || crate::gate::clock::takes(info) {
+            return;
+        }
     }
     if signal == SIGCUT && with_engine!(E => E::is_timer(info)) {
         return with_engine!(E => E::timer(t, uc));

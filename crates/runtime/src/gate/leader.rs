@@ -20,8 +20,11 @@ use crate::memory::capture::Call;
 use crate::memory::{self, futex};
 use crate::signal::frame::Ucontext;
 use crate::signal::kernel;
-use crate::thread::{in_force, process, schedule, session, standing, Block, Entered, Frame};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use crate::thread::signals::Siginfo;
+use crate::thread::{
+    in_force, process, request, schedule, session, standing, Block, Entered, Frame,
+};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::{Why, OTHER_WAY};
 use reprise_abi::session::FLAG_EPOCHS;
@@ -90,8 +93,26 @@ pub fn is_alone() -> bool {
 pub fn delivers_alone(t: &mut Block) -> bool {
     // A call with a mask of its own is over when its handlers have run: they can't wait for the others. The recording ends there.
     let can_wait = is_on() && t.saved_mask.is_none();
-    t.signalled = can_wait && t.pending.first(t.mask).is_some();
-    t.signalled
+    let first = t.pending.first(t.mask).filter(|_| can_wait);
+    let now = sys::monotonic().ns();
+    t.signalled = first.is_some_and(|signal| !comes_too_soon(&signal, now));
+    match t.signalled {
+        true => DELIVERED.store(now, Relaxed),
+        false if first.is_some() => request::ask_for_end_of_slice(),
+        false => {}
+    }
+    first.is_some()
+}
+
+/// When a signal was delivered last.
+static DELIVERED: AtomicI64 = AtomicI64::new(0);
+
+/// A timer may be faster than all can stand for each of its signals: the program is to get somewhere in between.
+fn comes_too_soon(signal: &Siginfo, now: i64) -> bool {
+    const SI_KERNEL: i32 = 0x80;
+    const SI_TIMER: i32 = -2;
+    const BETWEEN: i64 = 5_000_000;
+    matches!(signal.code(), SI_KERNEL | SI_TIMER) && now - DELIVERED.load(Relaxed) < BETWEEN
 }
 
 fn makes_thread(frame: &Frame) -> bool {

@@ -490,6 +490,11 @@ pub fn happens_once(c: &Call) -> bool {
     }
 }
 
+/// Was the thread told to stand by a signal that has not come?
+pub fn is_told(t: &Block) -> bool {
+    t.stands.load(Relaxed) == TOLD
+}
+
 /// The runtime's signal has come: the thread stands right here, when it is in the program's code and not `in_runtime`, or looks for a place.
 pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
     let _ = t.stands.compare_exchange(TOLD, 0, SeqCst, SeqCst);

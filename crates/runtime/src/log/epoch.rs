@@ -714,11 +714,6 @@ pub fn had_left() -> bool {
     previous().is_some_and(|log| log.left.load(Relaxed) != 0)
 }
 
-/// Has the thread of slot `i` of the copy left the log, of the epoch before or of the open one?
-pub fn is_left(i: u32, before: bool) -> bool {
-    parts_of(before).get(i as usize).is_some_and(|p| p.left)
-}
-
 /// Have the threads of the copy nothing left in their parts that counts?
 pub fn nothing_is_kept() -> bool {
     parts().all(|p| p.next_kept().is_none())

@@ -44,6 +44,12 @@ pub fn ask(kind: u32, args: &[u64]) -> Option<(u32, [u64; 4])> {
     answered.then_some((status, words))
 }
 
+/// The agent looks after a thread that has to come to the end of what it computes, where there is one.
+pub fn ask_for_end_of_slice() {
+    session().slice_over.store(1, Relaxed);
+    wake_agent();
+}
+
 /// Wakes the agent if it sleeps.
 pub fn wake_agent() {
     let s = session();

@@ -183,10 +183,8 @@ fn point(t: &mut Block) -> i64 {
 /// The thread has come to the end of the epoch.
 fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>) -> ! {
     cut::record::abandon(t);
-    if left::has(t) {
-        // The program takes over where it is.
-        stand::shows(t, frame, call);
-    }
+    // Where it is the program may take over.
+    stand::shows(t, frame, call);
     told::ends(t);
     kernel::block_all();
     rests_with(t, FpState::Live)

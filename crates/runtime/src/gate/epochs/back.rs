@@ -44,16 +44,16 @@ pub fn does_what_lasts(number: u64) {
     }
 }
 
-/// To the end of that epoch, with what its copy has come to, the first of these processes; the other one is a copy of the program as it was there, or of the open epoch the first again. A thread that has
-/// left the log stands where the copy's does. False: it can't be.
+/// To the end of that epoch, with what its copy has come to, the first of these processes; the other one is a copy of the program as it was there, or of the open epoch the first again. Where a thread has
+/// left the log all stand where the copy's do. False: it can't be.
 pub fn to_what_copy_has(number: u32, of: Which, [pid, then]: [u32; 2], request: u32) -> bool {
     let is_before = of == Which::Before;
     let has_left = match is_before {
         true => epoch::had_left(),
         false => epoch::has_left(),
     };
-    // Where the thread's registers are: a form in a copy, and what is other there.
-    let form_of = |i: u32| match epoch::is_left(i, is_before) {
+    // Where the thread's registers are: a form in a copy, and what is other there. Where one has left the log, others may have got other heaps.
+    let form_of = |i: u32| match has_left {
         true => (Some(pid), None),
         false => (
             is_before.then_some(then),

@@ -80,8 +80,7 @@ fn is_out_of_the_way(pc: u64) -> bool {
 
 /// The agent sees to it that the signal isn't forgotten.
 pub fn later() {
-    session().slice_over.store(1, Relaxed);
-    request::wake_agent();
+    request::ask_for_end_of_slice();
 }
 
 fn stopped(uc: &Ucontext) -> Stopped {
