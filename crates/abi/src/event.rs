@@ -301,10 +301,14 @@ pub const YIELD_AFTER_INSTRUCTION: u32 = 1;
 /// As above: it comes within a hooked function, whose operation has not come to its turn. The value: as of [`Instruction::HookAnswered`].
 pub const YIELD_FOR_TURN: u32 = 2;
 /// As above: the thread has come to the end of an epoch, at the end of a gate or of a hooked function, or in a call (value 0), or before a call, which it makes
-/// when it goes on (value 1); or in the middle of the program's code, where a slice has just ended ([`ENDS_IN_CODE`]).
+/// when it goes on (value 1); or in the middle of the program's code ([`ENDS_IN_CODE`], [`ENDS_AT_FAULT`]).
 pub const YIELD_AT_EPOCH_END: u32 = 3;
-/// Value of such a yield, which comes behind a [`Kind::Cut`].
+/// Value of such a yield, which comes right behind a [`Kind::Cut`], or where the thread has just had the baton again.
 pub const ENDS_IN_CODE: i64 = 2;
+/// Value of one that comes where the thread faults.
+pub const ENDS_AT_FAULT: i64 = 3;
+/// As above: the thread faults, and others go on before it makes the instruction once more.
+pub const YIELD_AT_FAULT: u32 = 4;
 
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.
 pub const AMONG_THREADS: u32 = 1 << 8;

@@ -19,7 +19,8 @@ fn check(name: &str, args: &[&str]) {
     let infos = check_times(&Guest::new(name).args(args), &FLAGS, 3, 2);
     for info in infos {
         let [same, unlike, recovered] = epochs(&info);
-        assert!(same + recovered > 0, "no epoch became a part of it");
+        let in_all = same + recovered + info.counter("epochs_in_code");
+        assert!(in_all > 0, "no epoch became a part of it");
         assert_eq!(unlike, recovered, "{same} came to the program's state");
     }
 }
@@ -48,6 +49,21 @@ tests! {
     instructions {
         atomics,
         cpp_shared_pointers,
+    }
+    // Threads that come to no gate while others want to end an epoch: it ends in the middle of code.
+    computes {
+        thread_cancel,
+        racey = "racey"["4", "2000000"],
+    }
+    // A signal waits for a thread that stands for another one's request; calls that are not made twice.
+    comes_first {
+        signal_stacks,
+        message_batches,
+    }
+    // Waiters sleep in the kernel while one thread is alone.
+    futexes_of_who_is_alone {
+        futex_wake_op = "futex_wake_op"["4", "60"],
+        pi_mutex = "pi_mutex"["3000"],
     }
     // Threads wait with plain loads, in loops without any call: copies end their slices in there.
     waits_by_looking {
@@ -141,12 +157,21 @@ fn epochs_that_fail_are_run_serially() {
 #[test]
 fn a_race_among_calls_is_recorded() {
     let mut in_all = 0;
-    for info in check_times(&Guest::new("race_calls").args(["4", "2500"]), &FLAGS, 3, 1) {
+    for info in check_times(&Guest::new("race_calls").args(["4", "500"]), &FLAGS, 3, 1) {
         let [_, unlike, recovered] = epochs(&info);
         assert_eq!(unlike, recovered);
         in_all += recovered;
     }
     assert!(in_all > 0, "no race showed in three recordings");
+}
+
+/// What others may write a copy doesn't have: one thread at a time from there on.
+#[test]
+fn memory_that_others_may_write() {
+    let guest = Guest::new("memory_mapped_by_threads").args(["4", "400"]);
+    for info in check_times(&guest, &FLAGS, 2, 1) {
+        assert_eq!(info.counter("epochs_serial"), 1);
+    }
 }
 
 /// A race shows in what a thread says, within its epoch: where the program can't go back the recording ends before that, and says so. What was recorded is replayed.

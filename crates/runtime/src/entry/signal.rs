@@ -110,8 +110,12 @@ fn step_over_runtime(t: &mut Block, uc: &mut Ucontext) -> bool {
 
 fn synchronous(t: &mut Block, signal: u32, info: &Siginfo, uc: &mut Ucontext) {
     let mut hooked = false;
-    if is_step(info, &uc.mc) && step_over_runtime(t, uc) {
-        return;
+    if is_step(info, &uc.mc) {
+        let ours = in_runtime(uc.mc.rip);
+        let stepped = with_engine!(E => crate::gate::stand::stepped::<E>(t, uc, ours));
+        if stepped || step_over_runtime(t, uc) {
+            return;
+        }
     }
     let c = &mut uc.mc;
     if in_runtime(c.rip) {

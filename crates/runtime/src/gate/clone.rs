@@ -217,6 +217,8 @@ pub fn new_block(i: u32) -> Block {
         table: Cell::new(0),
         stands: AtomicU32::new(0),
         told: (0, 0),
+        stands_again: false,
+        steps_out: false,
         entered: None,
         stays_in: None,
         _pinned: PhantomPinned,

@@ -52,6 +52,8 @@ pub struct Form {
     pub call: Option<Entered>,
     /// It is in the middle of the program's code.
     pub in_code: bool,
+    /// It has stood there before, and done nothing since.
+    pub again: bool,
     /// Thread pointer, as all down to `steps` what the program has told the kernel.
     pub fs_base: u64,
     /// Signals that it has blocked.
@@ -139,6 +141,7 @@ fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
         frame: *frame,
         call,
         in_code: false,
+        again: t.stands_again,
         fs_base: t.fs_base,
         // Who waits under another mask enters its call anew, and replaces its mask once more.
         mask: t.saved_mask.unwrap_or(t.mask),
@@ -188,6 +191,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
             frame: gate_frame(b),
             in_call: true,
             in_code: false,
+            again: false,
             quiet: quiet::unlogged(i, b.logging.counts.get()),
             unlogged: 0,
             has_logged: false,
@@ -202,6 +206,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
         frame: form.frame,
         in_call: form.call.is_some(),
         in_code: form.in_code,
+        again: form.again,
         quiet: quiet::unlogged(i, form.log.logging.counts.get()),
         unlogged: form.log.unlogged,
         has_logged: form.log.has_logged,
@@ -376,7 +381,9 @@ pub fn point<E: Engine>(t: &mut Block, frame: &mut Frame) {
 /// delivered.
 pub fn goes_on_to_signals<E: Engine>(t: &mut Block, frame: &mut Frame) {
     if E::STANDS && leader::delivers_alone(t) {
+        t.stands_again = true;
         point::<E>(t, frame);
+        t.stands_again = false;
     }
 }
 
@@ -483,7 +490,8 @@ pub fn happens_once(c: &Call) -> bool {
     const MSG_WAITALL: u64 = 0x100;
     match c.effect {
         Effect::Moves(_) | Effect::Futex => true,
-        _ if c.nr == nr::CONNECT => true,
+        // It may have received some messages, and a part of its time is over.
+        _ if [nr::CONNECT, nr::RECVMMSG].contains(&c.nr) => true,
         // It lies among the flags, where the one for not waiting does.
         Effect::Receives(_) => c.no_wait().is_some_and(|f| c.arg(f.at) & MSG_WAITALL != 0),
         _ => matches!(c.blocking, Blocking::Fd(_)) && c.input_len() > 1,
@@ -503,13 +511,38 @@ pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
     };
     // An epoch that is run again ends where the log says, if it can.
     let only_at_gates = epochs::are_made() && !computes(t, request);
-    if in_runtime || only_at_gates || patch::is_any_stub(uc.mc.rip) || !can_stand::<E>(t) {
+    let in_stub = patch::is_any_stub(uc.mc.rip);
+    if in_stub && !in_runtime && !only_at_gates && epochs::are_made() {
+        // It may be there nearly always. Where that leads into the runtime it comes to the end of a hooked function.
+        t.slot().signal_pending.store(1, Release);
+        t.steps_out = true;
+        uc.mc.rflags |= kernel::TRAP_FLAG;
+        return;
+    }
+    if in_runtime || only_at_gates || in_stub || !can_stand::<E>(t) {
         t.slot().signal_pending.store(1, Release);
         kernel::divert(&mut uc.mc);
         return;
     }
     rests_in_code(t, uc);
     rests(t, request)
+}
+
+/// The thread has made one instruction, by the trap flag: true when that was on its way [out of a stub](told), where it stands.
+pub fn stepped<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) -> bool {
+    if !t.steps_out {
+        return false;
+    }
+    if !in_runtime && patch::is_any_stub(uc.mc.rip) {
+        return true;
+    }
+    t.steps_out = false;
+    uc.mc.rflags &= !kernel::TRAP_FLAG;
+    if let (false, true, Some(request)) = (in_runtime, can_stand::<E>(t), standing::wanted()) {
+        rests_in_code(t, uc);
+        rests(t, request)
+    }
+    true
 }
 
 /// The thread, interrupted in the program's code, is taken down.

@@ -70,6 +70,8 @@ pub struct End {
     pub in_call: bool,
     /// It was in the middle of the program's code: of that place the log has no name.
     pub in_code: bool,
+    /// It has stood there before, and done nothing since.
+    pub again: bool,
     /// Quiet operations since the last entry.
     pub quiet: u32,
     /// Calls of hooked functions since then that left nothing in the log.

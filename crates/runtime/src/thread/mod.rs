@@ -164,6 +164,10 @@ pub struct Block {
     pub stands: AtomicU32,
     /// For which request it was told to stand last while it computed, and how often since it came to a gate.
     pub told: (u32, u32),
+    /// It stands where it has stood before, and has done nothing since.
+    pub stands_again: bool,
+    /// It steps out of a stub, to stand.
+    pub steps_out: bool,
     /// The call that it is in again, after it stood there.
     pub entered: Option<Entered>,
     /// The call that nothing may interrupt it in.

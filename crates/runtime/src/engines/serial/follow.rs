@@ -202,11 +202,15 @@ fn rests_with(t: &mut Block, vectors: FpState) -> ! {
 
 /// The thread's slice has ended in the middle of the program's code, and its part of the log is used up, where the leader's thread computed when the epoch ended: how far can't be
 /// said. So this one ends where it is, and the program takes that over. All come to their ends together: others go on first, since it may be one of them that has yet to.
-pub fn ends_in_code(t: &mut Block, uc: &Ucontext) {
+pub fn ends_in_code(t: &mut Block, uc: &Ucontext, faults: bool) {
     let slot = t.slot;
-    if !epoch::others_are_at_end(slot) {
+    let waits = !epoch::others_are_at_end(slot);
+    if waits {
         part(t).waits = true;
-        told::gives_way_at_gate(t);
+        match faults {
+            true => told::gives_way_at_fault(t),
+            false => told::gives_way_at_gate(t),
+        }
         // It has nothing left to do, and comes only where nobody else goes on: one of them may wait for it by looking.
         wait_until(t, || epoch::others_are_at_end(slot));
         told::goes_on(t);
@@ -217,7 +221,7 @@ pub fn ends_in_code(t: &mut Block, uc: &Ucontext) {
     }
     epoch::ends_elsewhere(slot);
     stand::shows_in_code(t, &uc.mc.to_frame());
-    told::ends_in_code(t);
+    told::ends_in_code(t, faults && !waits);
     kernel::block_all();
     rests_with(t, FpState::Saved(uc.mc.fpstate))
 }
@@ -545,13 +549,18 @@ impl Engine for Follow {
     }
 
     fn fault(t: &mut Block, _info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
-        if !can || !part(t).computes_to_end() {
+        let p = part(t);
+        let is_raced = left::is_allowed() && p.next_kept().is_none();
+        if !can || !(p.computes_to_end() || is_raced) {
             fails(t, Why::Fault);
+        }
+        if !part(t).computes_to_end() {
+            left::leaves(t, Why::Fault);
         }
         // Here, or where it has come to before, the leader's thread stood: it faults when it goes on.
         cut::record::abandon(t);
         t.traced().in_code = true;
-        ends_in_code(t, uc);
+        ends_in_code(t, uc, true);
         t.traced().in_code = false;
         true
     }
@@ -648,7 +657,7 @@ impl Engine for Follow {
         fails(t, Why::Life)
     }
 
-    fn reenters(t: &mut Block, _frame: &mut Frame) {
+    fn reenters(t: &mut Block, frame: &mut Frame) {
         t.kernel_tid = sys::gettid() as u32;
         // No operation is made on a short way.
         t.quiet_left().store(0, Relaxed);
@@ -667,6 +676,13 @@ impl Engine for Follow {
         copy::takes_long_ways(t);
         if part(t).is_at_end() {
             t.slot().signal_pending.store(1, Relaxed);
+        }
+        if part(t).ends.again && part(t).ends_at(frame) {
+            // The leader's thread has stood here once more before it did anything.
+            stand::shows(t, frame, None);
+            told::ends_in_code(t, false);
+            kernel::block_all();
+            rests_with(t, FpState::Live);
         }
     }
 }

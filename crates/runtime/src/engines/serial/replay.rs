@@ -34,7 +34,7 @@ use crate::thread::{session, slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
-    YIELD_AT_EPOCH_END, YIELD_FOR_TURN,
+    YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_FOR_TURN,
 };
 use reprise_abi::futex as ops;
 use reprise_abi::session::{divergence_kind as kinds, slot_state};
@@ -344,7 +344,12 @@ impl Engine for Replay {
                 Some(Kind::Hash) => state::check(t, frame, &h),
                 Some(Kind::Shared) => loss::redo(h),
                 // They have places of their own.
-                Some(Kind::Yield) if matches!(h.detail, YIELD_FOR_TURN | YIELD_AT_EPOCH_END) => {
+                Some(Kind::Yield)
+                    if matches!(
+                        h.detail,
+                        YIELD_FOR_TURN | YIELD_AT_EPOCH_END | YIELD_AT_FAULT
+                    ) =>
+                {
                     return
                 }
                 Some(Kind::Yield) => take_turn(t, h),

@@ -12,7 +12,7 @@ use crate::signal::kernel;
 use crate::thread::{schedule, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{EventHeader, Kind, ENDS_IN_CODE};
+use reprise_abi::event::{EventHeader, Kind, ENDS_AT_FAULT, ENDS_IN_CODE, YIELD_AT_FAULT};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{slot_state, FLAG_EPOCHS};
 
@@ -104,6 +104,14 @@ fn look_closely(t: &mut Block, frame: &Frame) -> bool {
     };
     if !epoch::is_open() {
         goes_into_next(t, h);
+        // It may stand there once more.
+        let slot = t.slot;
+        let again = |h: &EventHeader| {
+            h.is_end_of_epoch() && u32::from(h.slot) == slot && h.value == ENDS_IN_CODE
+        };
+        while let Some(h) = ring::peek().filter(again) {
+            goes_into_next(t, h);
+        }
         return true;
     }
     let ends = epoch::part(t.slot).map(|p| p.ends.frame);
@@ -130,19 +138,31 @@ pub fn looks_in_code(t: &mut Block, h: EventHeader) {
     }
 }
 
-/// The thread faults in the program's code. In a trace of epochs others may go on first, in the same epoch or in the next one: then it is to fault once more.
+/// The thread faults in the program's code. In a trace of epochs others may go on first, in the same epoch or in the next one: then it is to make the instruction once more, which need not fault
+/// again.
 pub fn gives_way_at_fault(t: &mut Block) -> bool {
-    let gives_way = |h: &EventHeader| {
-        let ends = h.is_end_of_epoch() && h.value == ENDS_IN_CODE;
-        h.kind == Kind::Yield as u8 && u32::from(h.slot) == t.slot && (h.detail == 0 || ends)
+    let slot = t.slot;
+    let next = |ends: i64| {
+        let h = ring::peek().filter(|h| are_there() && u32::from(h.slot) == slot)?;
+        let is_end = h.is_end_of_epoch() && h.value == ends;
+        let is_yield = h.kind == Kind::Yield as u8 && h.detail == YIELD_AT_FAULT;
+        let gives_way = is_yield && ends == ENDS_AT_FAULT;
+        (is_end || gives_way).then_some(h)
     };
-    let Some(h) = ring::peek().filter(|h| are_there() && gives_way(h)) else {
+    let Some(mut h) = next(ENDS_AT_FAULT) else {
         return false;
     };
     t.traced().in_code = true;
-    match h.is_end_of_epoch() {
-        true => looks_in_code(t, h),
-        false => take_turn(t, h),
+    loop {
+        match h.is_end_of_epoch() {
+            true => looks_in_code(t, h),
+            false => take_turn(t, h),
+        }
+        // It may have come to its end while it waited.
+        match next(ENDS_IN_CODE) {
+            Some(end) => h = end,
+            None => break,
+        }
     }
     t.traced().in_code = false;
     true

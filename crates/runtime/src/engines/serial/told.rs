@@ -12,8 +12,8 @@ use crate::log::ring::Writer;
 use crate::memory::capture::Call;
 use crate::thread::{Block, Frame};
 use reprise_abi::event::{
-    section_len, Event, EventHeader, Instruction, Kind, ENDS_IN_CODE, YIELD_AT_EPOCH_END,
-    YIELD_FOR_TURN,
+    section_len, Event, EventHeader, Instruction, Kind, ENDS_AT_FAULT, ENDS_IN_CODE,
+    YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_FOR_TURN,
 };
 use reprise_abi::syscalls::nr;
 
@@ -30,6 +30,11 @@ pub fn plain(t: &Block, kind: Kind, detail: u32, value: i64, args: &[u64]) {
 /// The thread waits for its turn at this point in a hooked function.
 pub fn gives_way(t: &Block, point: i64) {
     plain(t, Kind::Yield, YIELD_FOR_TURN, point, &[]);
+}
+
+/// It waits where it faults.
+pub fn gives_way_at_fault(t: &Block) {
+    plain(t, Kind::Yield, YIELD_AT_FAULT, 0, &[]);
 }
 
 /// It waits at the end of a gate.
@@ -73,8 +78,12 @@ pub fn ends(t: &Block) {
 }
 
 /// As [`ends`], in the middle of the program's code.
-pub fn ends_in_code(t: &Block) {
-    plain(t, Kind::Yield, YIELD_AT_EPOCH_END, ENDS_IN_CODE, &[]);
+pub fn ends_in_code(t: &Block, where_it_faults: bool) {
+    let how = match where_it_faults {
+        true => ENDS_AT_FAULT,
+        false => ENDS_IN_CODE,
+    };
+    plain(t, Kind::Yield, YIELD_AT_EPOCH_END, how, &[]);
     are_so_far();
 }
 

@@ -337,7 +337,7 @@ fn cut(t: &mut Block, uc: &mut Ucontext, plan: &Plan) {
             left::one_waits_by_looking();
         }
         if ends_epoch(t) {
-            follow::ends_in_code(t, uc);
+            follow::ends_in_code(t, uc, false);
         } else {
             follow::interrupt(t);
         }
