@@ -157,7 +157,7 @@ fn epochs_that_fail_are_run_serially() {
 #[test]
 fn a_race_among_calls_is_recorded() {
     let mut in_all = 0;
-    for info in check_times(&Guest::new("race_calls").args(["4", "500"]), &FLAGS, 3, 1) {
+    for info in check_times(&Guest::new("race_calls").args(["4", "200"]), &FLAGS, 3, 1) {
         let [_, unlike, recovered] = epochs(&info);
         assert_eq!(unlike, recovered);
         in_all += recovered;

@@ -47,6 +47,12 @@ pub fn unlogged(i: u32, counts: bool) -> u32 {
     }
 }
 
+/// The thread goes on under an engine that counts none: what was counted is in its log's epoch, which is over. No operation is made on a short way.
+pub fn restart(t: &mut Block) {
+    t.logging.counts.set(false);
+    t.quiet_left().store(0, Relaxed);
+}
+
 /// Record: writes an entry that has the number of [`quiet_so_far`]. A thread may be killed between any two of these steps, and the agent must
 /// count its quiet operations neither twice nor not at all.
 #[inline(always)]

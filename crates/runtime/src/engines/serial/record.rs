@@ -19,6 +19,7 @@ use crate::log::events;
 use crate::log::inputs;
 use crate::log::output;
 use crate::log::output::mapped;
+use crate::log::quiet;
 use crate::log::ring::Writer;
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::frame::frame_hash;
@@ -453,6 +454,7 @@ impl Engine for Record {
             // All go on, one at a time.
             baton::acquire(t);
         }
+        quiet::restart(t);
         match t.entered.take() {
             None => events::plain(Kind::Resume, t.slot, 0, 0, &[]),
             Some(_) => {
