@@ -309,6 +309,8 @@ pub const ENDS_IN_CODE: i64 = 2;
 pub const ENDS_AT_FAULT: i64 = 3;
 /// As above: the thread faults, and others go on before it makes the instruction once more.
 pub const YIELD_AT_FAULT: u32 = 4;
+/// As above: the thread comes to an instruction that has a stub. The value: how many of them it has come to since it had the baton at an epoch's end.
+pub const YIELD_AT_INSTRUCTION: u32 = 5;
 
 /// Bit of a patch's form: it was made while other threads ran, at the turn of a stamp.
 pub const AMONG_THREADS: u32 = 1 << 8;

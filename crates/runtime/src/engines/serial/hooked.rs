@@ -16,7 +16,8 @@
 //! their number: how often the thread has asked for either since the epoch's begin. Where there is no epoch nobody asks.
 //!
 //! **Locked instructions** need no stubs: an instruction whose effects nobody else can see half of is as good as any other, and a slice ends
-//! before or after it. Where they stand in the code a replay has them where the recording had them.
+//! before or after it. Where they stand in the code a replay has them where the recording had them. In a recording in epochs they have stubs, for the leader, and a thread that waits by
+//! such an instruction is hardly ever anywhere else: its slice ends there ([`YIELD_AT_INSTRUCTION`]).
 
 use super::baton::{self, Wait as Slept};
 use super::chaos;
@@ -37,9 +38,9 @@ use crate::signal::kernel;
 use crate::thread::schedule;
 use crate::thread::{session, Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::event::{EventHeader, Instruction, Kind, YIELD_FOR_TURN};
+use reprise_abi::event::{EventHeader, Instruction, Kind, YIELD_AT_INSTRUCTION, YIELD_FOR_TURN};
 use reprise_abi::futex::{FUTEX_PRIVATE_FLAG, FUTEX_WAIT_BITSET};
-use reprise_abi::session::divergence_kind as kinds;
+use reprise_abi::session::{divergence_kind as kinds, FLAG_EPOCHS};
 use reprise_abi::syscalls::{self, nr};
 
 const EINTR: i64 = -4;
@@ -65,6 +66,12 @@ pub struct Hooks {
     point_looked_at: u64,
     /// ... and the point at which it comes; 0: it comes at none.
     point_due: i64,
+    /// Instructions with stubs that the thread has come to.
+    instructions: i64,
+    /// Replay: the event that was next when it was asked last whether the thread gives way at one, plus 1, ...
+    instruction_looked_at: u64,
+    /// ... and at which one; 0: at none.
+    instruction_due: i64,
 }
 
 impl Hooks {
@@ -207,8 +214,50 @@ fn is_at_point(h: &EventHeader) -> bool {
     }
 }
 
+/// Record: the thread comes to an instruction of its own that has a stub. Who waits by such instructions is hardly ever anywhere else, and comes to no gate: its slice ends here.
+#[inline(always)]
+fn comes_to_instruction(t: &mut Block) {
+    if session().flags & FLAG_EPOCHS == 0 {
+        return;
+    }
+    t.cut().hooks.instructions += 1;
+    if is_over(t) {
+        cut::record::abandon(t);
+        t.cut().interrupted = true;
+        let number = t.cut().hooks.instructions;
+        Record::yield_as(t, YIELD_AT_INSTRUCTION, number);
+    }
+}
+
+/// Replay: as above.
+fn comes_to_instruction_again(t: &mut Block) {
+    if !reread::are_there() {
+        return;
+    }
+    let next = ring::event_number() + 1;
+    let hooks = &mut t.cut().hooks;
+    hooks.instructions += 1;
+    if hooks.instruction_looked_at != next {
+        hooks.instruction_looked_at = next;
+        let is_it =
+            |h: &EventHeader| h.kind == Kind::Yield as u8 && h.detail == YIELD_AT_INSTRUCTION;
+        hooks.instruction_due = ring::peek()
+            .filter(|h| u32::from(h.slot) == t.slot && is_it(h))
+            .map_or(0, |h| h.value);
+    }
+    if hooks.instruction_due == hooks.instructions {
+        if let Some(h) = ring::peek() {
+            take_turn(t, h);
+        }
+    }
+}
+
 impl Order for Record {
     const REPLAYS: bool = false;
+    fn begins_instruction(t: &mut Block, _shard: u64, _f: &Frame) -> Option<(u64, u64)> {
+        comes_to_instruction(t);
+        None
+    }
     /// Runs are kept, since memory is to be what it is where they are needed.
     #[inline(always)]
     fn passed(t: &mut Block, object: &Runs) {
@@ -335,6 +384,7 @@ impl Order for Replay {
         told
     }
     fn begins_instruction(t: &mut Block, _shard: u64, _f: &Frame) -> Option<(u64, u64)> {
+        comes_to_instruction_again(t);
         point(t);
         None
     }

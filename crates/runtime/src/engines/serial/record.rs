@@ -330,12 +330,13 @@ impl Record {
 
     /// Lets others run, if anybody waits.
     fn yield_baton(t: &mut Block) {
-        Self::yield_as(t, 0);
+        Self::yield_as(t, 0, 0);
     }
 
-    fn yield_as(t: &mut Block, detail: u32) {
+    /// Others go on, if anybody waits, as a yield of this detail and value says.
+    pub fn yield_as(t: &mut Block, detail: u32, value: i64) {
         let stepped = baton::step_back(t, |t| {
-            events::plain(Kind::Yield, t.slot, detail, 0, &[]);
+            events::plain(Kind::Yield, t.slot, detail, value, &[]);
         });
         if stepped {
             arrived::arrived(t);
@@ -645,7 +646,7 @@ impl Engine for Record {
             && t.spin().clock.is_waiting(&uc.mc.to_frame())
         {
             t.traced().in_code = true;
-            Self::yield_as(t, YIELD_AFTER_INSTRUCTION);
+            Self::yield_as(t, YIELD_AFTER_INSTRUCTION, 0);
             t.traced().in_code = false;
             uc.mc.rip = locked::moved_to(uc.mc.rip).unwrap_or(uc.mc.rip);
         } else if s.slice_over.load(Relaxed) != 0 || t.slot().signal_pending.load(Relaxed) != 0 {

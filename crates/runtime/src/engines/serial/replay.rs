@@ -34,7 +34,7 @@ use crate::thread::{session, slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
-    YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_FOR_TURN,
+    YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_AT_INSTRUCTION, YIELD_FOR_TURN,
 };
 use reprise_abi::futex as ops;
 use reprise_abi::session::{divergence_kind as kinds, slot_state};
@@ -347,7 +347,7 @@ impl Engine for Replay {
                 Some(Kind::Yield)
                     if matches!(
                         h.detail,
-                        YIELD_FOR_TURN | YIELD_AT_EPOCH_END | YIELD_AT_FAULT
+                        YIELD_FOR_TURN | YIELD_AT_EPOCH_END | YIELD_AT_FAULT | YIELD_AT_INSTRUCTION
                     ) =>
                 {
                     return

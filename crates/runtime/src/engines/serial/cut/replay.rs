@@ -26,7 +26,7 @@ use crate::thread::{current, session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, Tag, ENDS_IN_CODE, YIELD_AFTER_INSTRUCTION, YIELD_AT_EPOCH_END,
-    YIELD_AT_FAULT, YIELD_FOR_TURN,
+    YIELD_AT_FAULT, YIELD_AT_INSTRUCTION, YIELD_FOR_TURN,
 };
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_code::decode::Insn;
@@ -554,7 +554,7 @@ pub fn follow(t: &mut Block, uc: &mut Ucontext) {
             Some(Kind::Yield)
                 if matches!(
                     h.detail,
-                    YIELD_FOR_TURN | YIELD_AT_EPOCH_END | YIELD_AT_FAULT
+                    YIELD_FOR_TURN | YIELD_AT_EPOCH_END | YIELD_AT_FAULT | YIELD_AT_INSTRUCTION
                 ) =>
             {
                 return
