@@ -138,7 +138,7 @@ fn epochs_that_fail_are_run_serially() {
         ("registers_after_waits", &[]),
         ("signal_kept", &[]),
         // Threads wait by locked instructions, which keep their stubs.
-        ("cut_spin_exchange", &[]),
+        ("cut_spin_exchange", &["100", "4"]),
     ];
     let mut serial = 0;
     for (name, args) in guests {
