@@ -221,11 +221,11 @@ pub fn shows(t: &mut Block, frame: &Frame, call: Option<Entered>) {
 /// As [`shows`], of a place in the middle of the program's code.
 pub fn shows_in_code(t: &mut Block, frame: &Frame) {
     take_down(t, frame, None);
-    is_in_code(t);
+    notes_in_code(t);
 }
 
-/// The thread, which has just been taken down, is in the middle of the program's code.
-fn is_in_code(t: &Block) {
+/// Notes of the thread, which has just been taken down, that it is in the middle of the program's code.
+fn notes_in_code(t: &Block) {
     // SAFETY: its own form.
     unsafe { (*form(t.slot)).in_code = true };
 }
@@ -549,7 +549,7 @@ pub fn stepped<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) ->
 fn rests_in_code(t: &mut Block, uc: &Ucontext) {
     save_vectors(FpState::Saved(uc.mc.fpstate), vectors(t.slot));
     take_down(t, &uc.mc.to_frame(), None);
-    is_in_code(t);
+    notes_in_code(t);
 }
 
 /// Does the thread of a [leader](leader), which is told to stand for this request in the program's code, come to no gate?
