@@ -69,7 +69,6 @@ tests! {
     waits_by_looking {
         cut_spin_flag_o0 = "cut_spin_flag-O0"["40"],
         cut_spin_flag_o2 = "cut_spin_flag-O2"["40"],
-        cut_spin_exchange,
         spins_on_word,
     }
 }
