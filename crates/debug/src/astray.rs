@@ -133,9 +133,7 @@ impl<'a> Astray<'a> {
                     interrupted = false;
                     continue;
                 }
-                let has_no_limit = |t: &Thread| t.call.is_some_and(|c| c.has_no_limit);
-                let for_ever = self.threads.values().all(has_no_limit);
-                if for_ever && !self.threads.is_empty() || self.since.elapsed() > PATIENCE {
+                if self.is_stuck() || self.since.elapsed() > PATIENCE {
                     break None;
                 }
             } else if !interrupted && self.next().is_some() && self.is_long() {
@@ -153,17 +151,30 @@ impl<'a> Astray<'a> {
 
     /// Has nobody the turn any more? Who waits in a call has given it up.
     fn is_over(&mut self) -> bool {
-        let Some(t) = self.threads.get_mut(&self.current) else {
+        let Some(t) = self.threads.get(&self.current) else {
             return true;
         };
-        if t.state == State::Runs && t.call.is_some() {
-            let stat = Stat::of_thread(self.d.pid, self.current);
-            if stat.is_ok_and(|s| s.state() == Some('S')) {
-                t.state = State::Waits;
-                self.since = Instant::now();
-            }
+        let state = t.state;
+        if state == State::Runs && t.call.is_some() && self.sleeps(self.current) {
+            self.change(self.current, |t| t.state = State::Waits);
+            self.since = Instant::now();
+            return true;
         }
-        t.state != State::Runs
+        state != State::Runs
+    }
+
+    /// Do all threads wait for what only one of them could do? One that sleeps no more has been woken, mostly by its end: when one thread ends the process, the kernel
+    /// wakes all others before that one is gone (`zap_other_threads`), and who waited is told of later.
+    fn is_stuck(&self) -> bool {
+        let waits_for_others = |(tid, t): (&pid_t, &Thread)| {
+            t.call.is_some_and(|c| c.has_no_limit) && self.sleeps(*tid)
+        };
+        !self.threads.is_empty() && self.threads.iter().all(waits_for_others)
+    }
+
+    fn sleeps(&self, tid: pid_t) -> bool {
+        let stat = Stat::of_thread(self.d.pid, tid);
+        stat.is_ok_and(|s| s.state() == Some('S'))
     }
 
     /// Has the one that has the turn computed for a whole slice?

@@ -90,6 +90,18 @@ fn the_hand_off_that_decides_is_found() {
     }
 }
 
+/// A thread ends the process while the first one waits for it: that is no deadlock, though the first one is gone last.
+#[test]
+fn who_waits_when_the_process_ends_is_not_stuck() {
+    let place = Workplace::new();
+    let both = recorded(&place, &built("chaos/check_then_act"), &[]);
+    let (first, found) = bisect(&place, &both);
+    assert_eq!(first, Some(0), "{found}");
+    for _ in 0..10 {
+        assert_eq!(bisect(&place, &both), (first, found.clone()));
+    }
+}
+
 #[test]
 fn a_deadlock_is_a_failure_that_does_not_end() {
     let place = Workplace::new();
