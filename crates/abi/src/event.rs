@@ -387,6 +387,17 @@ fn u64_of(b: &[u8]) -> u64 {
 }
 
 impl EventHeader {
+    /// Is it a yield that comes neither at the end of a gate, nor behind a cut or an emulated instruction, but where its detail says?
+    pub fn yields_elsewhere(&self) -> bool {
+        let elsewhere = [
+            YIELD_FOR_TURN,
+            YIELD_AT_EPOCH_END,
+            YIELD_AT_FAULT,
+            YIELD_AT_INSTRUCTION,
+        ];
+        self.kind == Kind::Yield as u8 && elsewhere.contains(&self.detail)
+    }
+
     /// Is it the end of an epoch for its thread ([`YIELD_AT_EPOCH_END`])?
     pub fn is_end_of_epoch(&self) -> bool {
         self.kind == Kind::Yield as u8 && self.detail == YIELD_AT_EPOCH_END

@@ -289,10 +289,7 @@ pub fn ask(t: &mut Block, frame: &Frame) {
         return;
     };
     stand::stands_first(t, frame, request);
-    if !stand::await_others(t, request) || !is_over(t, request, stays_alone) {
-        standing::release();
-    }
-    stand::goes_on(t)
+    ends_if_all_stand(t, request, stays_alone)
 }
 
 /// As [`ask`], in the middle of the program's code, in which the thread has come to no gate for some time, and is to be told of a signal. It comes back only where others have asked.
@@ -301,7 +298,12 @@ pub fn ask_in_code(t: &mut Block, uc: &Ucontext) {
         return;
     };
     stand::stands_first_in_code(t, uc, request);
-    if !stand::await_others(t, request) || !is_over(t, request, true) {
+    ends_if_all_stand(t, request, true)
+}
+
+/// The thread, which stands, has asked for the epoch's end: it goes on when all others have come to stand, or don't.
+fn ends_if_all_stand(t: &mut Block, request: u32, stays_alone: bool) -> ! {
+    if !stand::await_others(t, request) || !is_over(t, request, stays_alone) {
         standing::release();
     }
     stand::goes_on(t)

@@ -162,7 +162,7 @@ pub struct Block {
     pub table: Cell<u64>,
     /// The request for which it stands ([`standing`]); 0: it runs.
     pub stands: AtomicU32,
-    /// For which request it was told to stand last while it computed, and how often since it came to a gate.
+    /// For which request it was told last to stand, while it was in the program's code, and how often for that one.
     pub told: (u32, u32),
     /// It stands where it has stood before, and has done nothing since.
     pub stands_again: bool,

@@ -34,7 +34,6 @@ use crate::thread::{session, slot, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{
     EventHeader, Instruction, Kind, FILE_NUMBER_SHIFT, FLAG_RESTARTED, SLOT_SHIFT,
-    YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_AT_INSTRUCTION, YIELD_FOR_TURN,
 };
 use reprise_abi::futex as ops;
 use reprise_abi::session::{divergence_kind as kinds, slot_state};
@@ -344,14 +343,7 @@ impl Engine for Replay {
                 Some(Kind::Hash) => state::check(t, frame, &h),
                 Some(Kind::Shared) => loss::redo(h),
                 // They have places of their own.
-                Some(Kind::Yield)
-                    if matches!(
-                        h.detail,
-                        YIELD_FOR_TURN | YIELD_AT_EPOCH_END | YIELD_AT_FAULT | YIELD_AT_INSTRUCTION
-                    ) =>
-                {
-                    return
-                }
+                _ if h.yields_elsewhere() => return,
                 Some(Kind::Yield) => take_turn(t, h),
                 Some(Kind::Patch) if patch::comes_with_code(h.detail) => {
                     rewriting::replay_with_code::<Replay>(t)

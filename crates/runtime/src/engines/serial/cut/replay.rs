@@ -25,8 +25,7 @@ use crate::thread::signals::{SIGSEGV, SIGTRAP};
 use crate::thread::{current, session, Block};
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{
-    EventHeader, Instruction, Kind, Tag, ENDS_IN_CODE, YIELD_AFTER_INSTRUCTION, YIELD_AT_EPOCH_END,
-    YIELD_AT_FAULT, YIELD_AT_INSTRUCTION, YIELD_FOR_TURN,
+    EventHeader, Instruction, Kind, Tag, ENDS_IN_CODE, YIELD_AFTER_INSTRUCTION,
 };
 use reprise_abi::layout::{PAGE, USER_END};
 use reprise_code::decode::Insn;
@@ -551,14 +550,7 @@ pub fn follow(t: &mut Block, uc: &mut Ucontext) {
                 t.traced().in_code = false;
             }
             // They have places of their own.
-            Some(Kind::Yield)
-                if matches!(
-                    h.detail,
-                    YIELD_FOR_TURN | YIELD_AT_EPOCH_END | YIELD_AT_FAULT | YIELD_AT_INSTRUCTION
-                ) =>
-            {
-                return
-            }
+            _ if h.yields_elsewhere() => return,
             Some(Kind::Yield) => {
                 t.traced().in_code = true;
                 take_turn(t, h);
