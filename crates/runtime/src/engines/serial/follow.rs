@@ -92,8 +92,13 @@ pub fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) -> bool {
     }
 }
 
+/// As [`wait_until`], of a thread that goes by the log. False also when all who wait are to leave that: who has told them so takes their turns for as good as come.
+fn wait_by_log(t: &mut Block, mut due: impl FnMut() -> bool) -> bool {
+    wait_until(t, || due() || epoch::are_to_leave()) && due()
+}
+
 /// As [`wait_until`], of what has to come. If nobody goes on, all who wait for their turns leave the log.
-fn await_until(t: &mut Block, mut due: impl FnMut() -> bool) {
+pub fn await_until(t: &mut Block, mut due: impl FnMut() -> bool) {
     while !wait_until(t, &mut due) {
         if !left::all_leave(t) {
             fails(t, Why::Stuck);
@@ -115,7 +120,7 @@ fn is_turn_of(slot: u32, stamp: u64, lasts: bool) -> bool {
 
 fn await_stamp(t: &mut Block, stamp: u64, lasts: bool) {
     let slot = t.slot;
-    if !wait_until(t, || is_turn_of(slot, stamp, lasts)) {
+    if !wait_by_log(t, || is_turn_of(slot, stamp, lasts)) {
         // Others may wait for what the log has of this thread.
         left::leaves(t, Why::Stuck);
         await_until(t, || is_turn_of(slot, stamp, lasts));
@@ -126,7 +131,7 @@ fn await_stamp(t: &mut Block, stamp: u64, lasts: bool) {
 fn wait_at_point(t: &mut Block, point: i64, mut due: impl FnMut() -> bool) {
     if !due() {
         told::gives_way(t, point);
-        if !wait_until(t, || due() || epoch::are_to_leave()) || !due() {
+        if !wait_by_log(t, due) {
             left::leaves(t, Why::Stuck);
         }
         told::goes_on(t);
@@ -993,10 +998,8 @@ impl Order for Follow {
         // Who looks for itself has nothing new to see before others have done something.
         let looks = deadline.is_some_and(|d| d.looks);
         let made = epoch::operations();
-        let goes_on = wait_until(t, || {
-            word.load(Relaxed) != value || looks && epoch::operations() != made
-        });
-        if !goes_on {
+        let is_due = || word.load(Relaxed) != value || looks && epoch::operations() != made;
+        if !wait_by_log(t, is_due) {
             left::leaves(t, Why::Stuck);
             return left::goes_on_waiting(t, word, value, deadline);
         }
