@@ -55,6 +55,27 @@ pub const ARENA_BASE: u64 = RESERVATION + 0x2_0000_0000;
 /// Where a replay that looks for races keeps who accessed what: apart, so that all else lies where it lay in the recording.
 pub const SHADOW_BASE: u64 = RESERVATION + 0x3_0000_0000;
 
+/// What the runtime of a program that is recorded in epochs maps between two copies of it: never where the kernel chooses, since a copy that hasn't got it may have memory of the program's there, which the program
+/// takes over.
+pub const EPOCHS_BASE: u64 = RESERVATION + 0x9_0000_0000;
+/// Logs of two epochs, ...
+pub const EPOCH_LOGS: [u64; 2] = [EPOCHS_BASE, EPOCHS_BASE + EPOCH_LOG_MAX];
+/// ... and most bytes of each.
+pub const EPOCH_LOG_MAX: u64 = 0x1000_0000;
+/// Sets of pages that were written in two epochs, ...
+pub const EPOCH_SETS: [u64; 2] = [
+    EPOCHS_BASE + 0x2000_0000,
+    EPOCHS_BASE + 0x2000_0000 + EPOCH_SET_MAX,
+];
+/// ... and most bytes of each.
+pub const EPOCH_SET_MAX: u64 = 0x100_0000;
+/// The list of a copy's mappings.
+pub const EPOCH_MAPPINGS: u64 = EPOCHS_BASE + 0x3000_0000;
+/// What a program and a copy of it tell each other while that is made: a page.
+pub const EPOCH_MEETING: u64 = EPOCHS_BASE + 0x3f00_0000;
+/// End of it all (exclusive).
+pub const EPOCHS_END: u64 = EPOCHS_BASE + 0x4000_0000;
+
 /// First address that user space cannot have.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 /// Bytes in a page.
@@ -65,4 +86,5 @@ const _: () = assert!(RING_SIZE.is_power_of_two());
 const _: () = assert!(RING_BASE + 2 * RING_SIZE <= STAGE_BASE);
 const _: () = assert!(STAGE_BASE + STAGE_MAX <= BLOCKS_BASE);
 const _: () = assert!(BLOCKS_BASE + MAX_SLOTS as u64 * BLOCK_STRIDE <= ARENA_BASE);
-const _: () = assert!(ARENA_BASE < SHADOW_BASE && SHADOW_BASE < RESERVATION_END);
+const _: () = assert!(ARENA_BASE < SHADOW_BASE && SHADOW_BASE < EPOCHS_BASE);
+const _: () = assert!(EPOCHS_END <= crate::listing::LISTING_BASE);

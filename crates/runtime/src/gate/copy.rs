@@ -20,7 +20,7 @@ use crate::memory::{self, transfer, Region};
 use crate::thread::blocks::in_use_here;
 use crate::thread::{block_address, in_force, session, slot, standing, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::layout::{MAX_SLOTS, PAGE, SESSION_BASE};
+use reprise_abi::layout::{EPOCH_MEETING, MAX_SLOTS, PAGE, SESSION_BASE};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{
     region_flags, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, SESSION_TOTAL,
@@ -209,7 +209,7 @@ pub fn rest_while_lives(parent: u64) {
 }
 
 /// What a program and a copy of it tell each other while that comes to be: a word in memory that both have.
-struct Rendezvous(u64);
+struct Rendezvous;
 
 /// The copy has all of its memory, but for what the program is to write into it.
 const HAS_ITS_OWN: u32 = 1;
@@ -218,14 +218,12 @@ const IS_WHOLE: u32 = 2;
 
 impl Rendezvous {
     fn new() -> Option<Rendezvous> {
-        const FLAGS: u64 = sys::MAP_SHARED | sys::MAP_ANONYMOUS;
-        let at = sys::mmap(0, PAGE, sys::PROT_RW, FLAGS, u64::MAX, 0);
-        (!sys::is_error(at)).then_some(Rendezvous(at as u64))
+        sys::map_shared(EPOCH_MEETING, PAGE).then_some(Rendezvous)
     }
 
     fn word(&self) -> &AtomicU32 {
         // SAFETY: mapped for as long as this lives.
-        unsafe { &*(self.0 as *const AtomicU32) }
+        unsafe { &*(EPOCH_MEETING as *const AtomicU32) }
     }
 
     fn say(&self, what: u32) {
@@ -262,7 +260,7 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        sys::munmap(self.0, PAGE);
+        sys::munmap(EPOCH_MEETING, PAGE);
     }
 }
 

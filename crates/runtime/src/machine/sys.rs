@@ -71,14 +71,17 @@ pub fn is_error(r: i64) -> bool {
 
 /// Anonymous memory for the runtime at a fixed place.
 pub fn map_own(address: u64, len: u64) -> bool {
-    mmap(
-        address,
-        len,
-        PROT_RW,
-        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
-        u64::MAX,
-        0,
-    ) == address as i64
+    map_at(address, len, MAP_PRIVATE)
+}
+
+/// As [`map_own`], of the runtime and what it forks.
+pub fn map_shared(address: u64, len: u64) -> bool {
+    map_at(address, len, MAP_SHARED)
+}
+
+fn map_at(address: u64, len: u64, flags: u64) -> bool {
+    let flags = flags | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+    mmap(address, len, PROT_RW, flags, u64::MAX, 0) == address as i64
 }
 
 /// A timespec of the kernel.

@@ -7,6 +7,7 @@ use crate::memory::transfer;
 use crate::memory::{self, Region};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
+use reprise_abi::layout::{EPOCH_MAPPINGS, EPOCH_MEETING};
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::{self, nr};
 
@@ -93,7 +94,6 @@ fn makes(number: u64, args: [u64; 6]) -> bool {
 
 /// The mappings of the other process, as its runtime has them.
 struct Then {
-    at: u64,
     len: usize,
     brk: u64,
 }
@@ -110,27 +110,23 @@ impl Then {
         let [brk, len] = words.into_inner();
         let len = len as usize;
         let bytes = len * size_of::<Region>();
-        let at = sys::mmap(0, bytes as u64, sys::PROT_RW, OWN, u64::MAX, 0);
-        if len == 0 || sys::is_error(at) {
+        let fits = len != 0 && EPOCH_MAPPINGS + bytes as u64 <= EPOCH_MEETING;
+        if !fits || !sys::map_own(EPOCH_MAPPINGS, bytes as u64) {
             return None;
         }
-        let then = Then {
-            at: at as u64,
-            len,
-            brk,
-        };
-        get(then.at, list, bytes)?;
+        let then = Then { len, brk };
+        get(EPOCH_MAPPINGS, list, bytes)?;
         Some(then)
     }
 
     fn regions(&self) -> &[Region] {
         // SAFETY: as many as were read there.
-        unsafe { core::slice::from_raw_parts(self.at as *const Region, self.len) }
+        unsafe { core::slice::from_raw_parts(EPOCH_MAPPINGS as *const Region, self.len) }
     }
 }
 
 impl Drop for Then {
     fn drop(&mut self) {
-        sys::munmap(self.at, (self.len * size_of::<Region>()) as u64);
+        sys::munmap(EPOCH_MAPPINGS, (self.len * size_of::<Region>()) as u64);
     }
 }

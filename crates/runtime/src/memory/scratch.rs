@@ -4,7 +4,7 @@ use crate::machine::guard;
 use crate::machine::sys;
 use crate::thread::{block_address, Block, Current, SCRATCH, SCRATCH_LEN};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use reprise_abi::layout::{ARENA_BASE, SHADOW_BASE};
+use reprise_abi::layout::{ARENA_BASE, EPOCHS_BASE, SHADOW_BASE};
 use reprise_abi::order::ORDER_BASE;
 
 /// The most scratch memory one call can get, in bytes; larger transfers are made in part, as a short read or write.
@@ -21,7 +21,7 @@ pub fn arena(len: u64) -> Option<u64> {
     let end = if looks_for_races || crate::thread::in_force::has_private_views() {
         SHADOW_BASE
     } else {
-        ORDER_BASE
+        EPOCHS_BASE
     };
     piece(&ARENA_NEXT, end, len)
 }

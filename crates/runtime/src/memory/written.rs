@@ -9,11 +9,11 @@
 use crate::machine::sys;
 use crate::memory::compared;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use reprise_abi::layout::{EPOCH_SETS, EPOCH_SET_MAX};
 
 /// Most pages of a set.
 const MOST: usize = 1 << 18;
-/// Flags of its memory.
-const OWN: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+const _: () = assert!((MOST * size_of::<u64>()) as u64 <= EPOCH_SET_MAX);
 /// In [`LEN`]: the set isn't known.
 const UNKNOWN: usize = usize::MAX;
 
@@ -44,8 +44,10 @@ pub fn read() -> bool {
     if PAGES.load(Relaxed) == 0 {
         // Not of the arena, in which a replay, which has no sets, has everything at the same place.
         let len = (MOST * size_of::<u64>()) as u64;
-        let at = sys::mmap(0, len, sys::PROT_RW, OWN, u64::MAX, 0);
-        PAGES.store(if sys::is_error(at) { 0 } else { at as u64 }, Relaxed);
+        let before = PAGES_BEFORE.load(Relaxed);
+        let at = EPOCH_SETS.into_iter().find(|at| *at != before);
+        let at = at.filter(|at| sys::map_own(*at, len));
+        PAGES.store(at.unwrap_or(0), Relaxed);
     }
     let (pages, mut len) = (PAGES.load(Relaxed) as *mut u64, 0);
     let known = !pages.is_null()
