@@ -19,7 +19,7 @@ use reprise_abi::epoch::Why;
 use reprise_abi::event::{Event, EventHeader, Kind, FLAG_RESTARTED, HEADER_LEN};
 use reprise_abi::layout::{EPOCH_LOGS, EPOCH_LOG_MAX, RING_BASE, RING_SIZE};
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
-use reprise_abi::syscalls;
+use reprise_abi::syscalls::{self, nr};
 
 /// Most slots of which an epoch may have threads: those with the lowest numbers.
 pub const MOST_SLOTS: usize = 64;
@@ -718,6 +718,27 @@ pub fn had_left() -> bool {
     previous().is_some_and(|log| log.left.load(Relaxed) != 0)
 }
 
+/// Where in this stretch a thread that goes by the log will map memory: the lowest such address. `None`: nowhere.
+pub fn will_be_mapped(at: u64, len: u64) -> Option<u64> {
+    let is_there = |(start, end): &(u64, u64)| *start < at + len && at < *end;
+    let mapped = parts()
+        .filter(|p| !p.left)
+        .flat_map(|p| p.rest().filter_map(|e| mapped_by(&e)));
+    mapped.filter(is_there).map(|(start, _)| start).min()
+}
+
+/// Where the call of this event has got memory at a place that the kernel chose.
+fn mapped_by(e: &Event) -> Option<(u64, u64)> {
+    let len = match u64::from(e.header.detail) {
+        nr::MMAP => e.arg(1),
+        nr::MREMAP => e.arg(2),
+        _ => return None,
+    };
+    let start = e.header.value as u64;
+    let has_got = e.kind == Kind::Syscall && !sys::is_error(e.header.value);
+    has_got.then_some((start, start.saturating_add(len)))
+}
+
 /// Have the threads of the copy nothing left in their parts that counts?
 pub fn nothing_is_kept() -> bool {
     parts().all(|p| p.next_kept().is_none())
@@ -838,6 +859,17 @@ impl Part {
             }
         }
         None
+    }
+
+    /// The events that are left of the part.
+    fn rest(&self) -> impl Iterator<Item = Event<'static>> + use<'_> {
+        let mut at = self.at;
+        let next = move || {
+            let (len, event) = self.at_place(at)?;
+            at += len;
+            Some(event)
+        };
+        core::iter::from_fn(next).flatten()
     }
 
     fn find_kept(&self) -> Kept {

@@ -458,6 +458,9 @@ impl Engine for Follow {
             fails(t, Why::Input);
         }
         let c = &*c;
+        if epoch::has_left() && !left::has(t) && !left::has_room(t, c) {
+            left::leaves(t, Why::Call);
+        }
         let by_log = answer(t, c, 0, |t, r| {
             if !memory::redo(c, r, &OfFile::default(), 0) {
                 fails(t, Why::Input);
@@ -471,7 +474,11 @@ impl Engine for Follow {
         if word_changed_at_once(c).is_some() {
             fails(t, Why::Input);
         }
-        answer(t, c, 0, |_, r| r).unwrap_or_else(|| left::futex(t, c))
+        let by_log = answer(t, c, 0, |_, r| {
+            left::wakes(c);
+            r
+        });
+        by_log.unwrap_or_else(|| left::futex(t, c))
     }
 
     fn instruction(t: &mut Block, which: Instruction) -> (u64, u64) {
@@ -834,7 +841,7 @@ impl Order for Follow {
 
     fn failure(t: &mut Block) -> Option<u32> {
         let point = point(t);
-        if left::has(t) {
+        if epoch::has_left() {
             return None;
         }
         match part(t).due() {
@@ -890,12 +897,19 @@ impl Order for Follow {
                 value_of(t)
             }
         };
-        let v = seen.unwrap_or(there);
-        t.known().put(address, size, v);
-        // What others have made of it meanwhile is nothing that the thread has seen.
+        let mut v = seen.unwrap_or(there);
         if v != there {
-            told::answers(t, point, v);
+            match epoch::has_left() {
+                // It may never have been there.
+                true => {
+                    left::leaves(t, Why::Operation);
+                    v = there;
+                }
+                // What others have made of it meanwhile is nothing that the thread has seen.
+                false => told::answers(t, point, v),
+            }
         }
+        t.known().put(address, size, v);
         v
     }
 
@@ -905,14 +919,16 @@ impl Order for Follow {
 
     fn value(t: &mut Block, compute: impl FnOnce() -> u64) -> u64 {
         let point = point(t);
-        let v = value_of(t).unwrap_or_else(compute);
+        let v = value_of(t).filter(|_| !epoch::has_left());
+        let v = v.unwrap_or_else(compute);
         told::answers(t, point, v);
         v
     }
 
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
         let point = point(t);
-        if left::has(t) {
+        if epoch::has_left() {
+            left::leaves(t, Why::Operation);
             return None;
         }
         let chosen = match part(t).due() {

@@ -20,6 +20,7 @@ use crate::log::events;
 use crate::machine::{guard, sys};
 use crate::memory;
 use crate::memory::capture::Call;
+use crate::memory::of_file::OfFile;
 use crate::thread::{process, session, Block, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::effect::{Effect, Told};
@@ -122,11 +123,76 @@ pub fn computed(t: &Block, c: &Call, result: i64) -> i64 {
     result
 }
 
-/// A call that shapes memory of nobody's file.
+/// A call that shapes memory of nobody's file. Where the kernel chooses the place it is that which the program's thread has got, if it has made the same call and nothing is there.
 pub fn shapes_memory(t: &Block, c: &Call) -> i64 {
+    let is_it = |e: &Event| e.kind == Kind::Syscall && is_of(e, c, 0);
+    let known = place_of(c).and_then(|_| part(t).goes_to_call(is_it));
+    let known = known.map(|e| e.header.value as u64);
+    let free = place_of(c).and_then(|len| {
+        let known = known.filter(|at| reserves(*at, len));
+        known.or_else(|| nobodys_place(len))
+    });
+    if let Some(at) = free.filter(|at| memory::redo(c, *at as i64, &OfFile::default(), 0)) {
+        return computed(t, c, at as i64);
+    }
     let mut done = memory::perform(c);
     events::call_with(t, c, done.result, 0, 0, done.section().as_slice());
     done.result
+}
+
+/// How many bytes it maps, if it is for the kernel to say where.
+fn place_of(c: &Call) -> Option<u64> {
+    let fixed = c.args[3] & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
+    (c.effect == Effect::Maps && !fixed).then(|| memory::up(c.args[1]))
+}
+
+/// Nothing is mapped there: it is kept free for this thread.
+fn reserves(at: u64, len: u64) -> bool {
+    maps_nothing(at, len, sys::MAP_FIXED_NOREPLACE) == Some(at)
+}
+
+/// Maps so many bytes without access: where.
+fn maps_nothing(at: u64, len: u64, flags: u64) -> Option<u64> {
+    const PROT_NONE: u64 = 0;
+    let flags = flags | sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
+    let r = sys::mmap(at, len, PROT_NONE, flags, u64::MAX, 0);
+    (!sys::is_error(r)).then_some(r as u64)
+}
+
+/// A place at which nothing is mapped, nor will be by those who go by the log.
+fn nobodys_place(len: u64) -> Option<u64> {
+    const MOST: usize = 64;
+    let mut hint = 0;
+    for _ in 0..MOST {
+        let at = maps_nothing(hint, len, 0)?;
+        match epoch::will_be_mapped(at, len) {
+            None => return Some(at),
+            Some(taken) => {
+                sys::munmap(at, len);
+                hint = taken.saturating_sub(len);
+            }
+        }
+    }
+    None
+}
+
+/// A thread that goes by the log is about to map memory where the program's thread has got it: is there nothing of threads that have left?
+pub fn has_room(t: &Block, c: &Call) -> bool {
+    let is_it = |e: &Event| e.kind == Kind::Syscall && is_of(e, c, 0);
+    let next = part(t).due_event().filter(is_it);
+    let Some(at) = next.map(|e| e.header.value).filter(|r| !sys::is_error(*r)) else {
+        return true;
+    };
+    let (at, [old, _, new, ..]) = (at as u64, c.args);
+    match (c.effect, place_of(c)) {
+        (_, Some(len)) => reserves(at, len),
+        (Effect::Remaps, _) if at != old => reserves(at, memory::up(new)),
+        (Effect::Remaps, _) => {
+            let (end, new) = (old + memory::up(c.args[1]), old + memory::up(new));
+            new <= end || reserves(end, new - end)
+        }
+        _ => true,
+    }
 }
 
 /// sched_yield(2): others go on at the end of the gate.
@@ -140,12 +206,9 @@ pub fn futex(t: &mut Block, c: &Call) -> i64 {
     const EAGAIN: i64 = -11;
     const EFAULT: i64 = -14;
     let (address, value) = (c.args[0], c.args[2] as u32);
-    match c.args[1] as u32 & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) {
+    match operation(c) {
         FUTEX_WAKE | FUTEX_WAKE_BITSET => {
-            let mut woken = 0;
-            while woken < i64::from(value) && epoch::wakes_sleeper(address) {
-                woken += 1;
-            }
+            let woken = wakes(c);
             computed(t, c, woken)
         }
         // How long it waits at most the copy can't say of a program that has gone on meanwhile.
@@ -156,6 +219,22 @@ pub fn futex(t: &mut Block, c: &Call) -> i64 {
         },
         _ => fails(t, Why::Input),
     }
+}
+
+/// futex(2) with FUTEX_WAKE or its like: those of the sleepers who have left the log. How many.
+pub fn wakes(c: &Call) -> i64 {
+    let mut woken = 0;
+    if let FUTEX_WAKE | FUTEX_WAKE_BITSET = operation(c) {
+        while woken < i64::from(c.args[2] as u32) && epoch::wakes_sleeper(c.args[0]) {
+            woken += 1;
+        }
+    }
+    woken
+}
+
+/// Which of its operations a call of futex(2) asks for.
+fn operation(c: &Call) -> u32 {
+    c.args[1] as u32 & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)
 }
 
 fn sleeps(t: &mut Block, c: &Call) -> i64 {
