@@ -34,6 +34,7 @@ use crate::memory::of_file::OfFile;
 use crate::signal::frame::{save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::sync::libc::malloc;
+use crate::sync::libc::side::side;
 use crate::thread::signals::Siginfo;
 use crate::thread::{process, schedule, session, shards, slot, Block, Entered, Frame};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -925,21 +926,26 @@ impl Order for Follow {
         v
     }
 
+    /// It has its turn among those who are chosen for the object; then the program says who is, as it did.
     fn choice(t: &mut Block, object: u64) -> Option<Option<u64>> {
         let point = point(t);
         if epoch::has_left() {
-            left::leaves(t, Why::Operation);
             return None;
         }
-        let chosen = match part(t).due() {
+        match part(t).due() {
             Due::Entry(e) if e.kind == EntryKind::Chosen && e.object == name_of(object) => {
-                part(t).made();
-                Some(e.value)
+                let chosen = &side(object).chosen;
+                wait_at_point(t, point, || chosen.load(Relaxed) + 1 >= e.value);
             }
-            _ => None,
-        };
-        told::answers(t, point, chosen.unwrap_or(hooked::NOT_CHOSEN));
-        Some(chosen)
+            // Another thread is.
+            _ => wait_at_point(t, point, || guard::read_word(object, 4) != Some(0)),
+        }
+        None
+    }
+
+    fn chosen(t: &mut Block, object: u64, _n: u64) {
+        due(t, EntryKind::Chosen, name_of(object));
+        made(t);
     }
 
     fn stands_in_wait(t: &mut Block, f: &Frame, mark: u64) -> Option<u64> {

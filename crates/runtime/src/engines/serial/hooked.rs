@@ -46,9 +46,6 @@ use reprise_abi::syscalls::{self, nr};
 const EINTR: i64 = -4;
 const ETIMEDOUT: i64 = -110;
 const ANY: u32 = u32::MAX;
-/// The answer to who asks whether it is to initialise an object, and isn't.
-pub const NOT_CHOSEN: u64 = u64::MAX;
-
 /// What a thread keeps of the hooked functions that it calls.
 #[derive(Default)]
 pub struct Hooks {
@@ -374,7 +371,8 @@ impl Order for Replay {
         point(t).unwrap_or_else(compute)
     }
     fn choice(t: &mut Block, _object: u64) -> Option<Option<u64>> {
-        point(t).map(|n| Some(n).filter(|n| *n != NOT_CHOSEN))
+        point(t);
+        None
     }
     fn stands_in_wait(t: &mut Block, _f: &Frame, _mark: u64) -> Option<u64> {
         let told = point(t);
