@@ -3,7 +3,7 @@
 use crate::dispatch::with_engine;
 use crate::engine::Engine as _;
 use crate::gate::clone::{adopt, prepare_block};
-use crate::gate::{attach, instruction, processor};
+use crate::gate::{attach, instruction, leader, processor};
 use crate::log::output;
 use crate::log::ring;
 use crate::machine::asm::rt_leave_with;
@@ -120,6 +120,7 @@ fn take_place(t: &mut Block) {
     }
     let n = me.process.load(Relaxed);
     process::start(t, n);
+    leader::starts(n);
     ring::start();
     let p = process::entry();
     // A process keeps its id in its exec, and the agent may know it by another one. In replay it is another process.

@@ -58,6 +58,11 @@ pub fn is_on() -> bool {
     session().flags & FLAG_EPOCHS != 0 && !OVER.load(Relaxed)
 }
 
+/// A program begins in the process of this number: of a session it is the first one that has a leader.
+pub fn starts(number: u32) {
+    OVER.store(number != 0, Relaxed);
+}
+
 /// In a child that fork(2) made: it is its parent that has a leader.
 pub fn after_fork() {
     ALONE.store(0, Relaxed);
