@@ -44,6 +44,13 @@ tests! {
     commits {
         threads_short_lived = "threads_short_lived"["50"],
         signal_kept,
+        // A child becomes another program, and makes threads.
+        address_space_room,
+    }
+    // Which thread initialises an object is who comes first.
+    initialises {
+        static_winners,
+        sync_once = "sync_once"["2"],
     }
     // Locked instructions of the program's own.
     instructions {
@@ -115,6 +122,8 @@ fn a_copy_goes_on_without_the_log() {
     let guests = [
         Guest::new("race_ways").args(["2", "300"]),
         Guest::new("race_ways").args(["2", "2000"]),
+        // It maps memory then, where the kernel says.
+        Guest::new("race_maps").args(["3", "40"]),
     ];
     for guest in guests {
         let infos = check_times(&guest, &FLAGS, 4, 2);
