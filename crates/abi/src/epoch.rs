@@ -44,6 +44,8 @@ pub enum Why {
     Slice = 12,
     /// Others may write what the program has mapped.
     Shared = 13,
+    /// The program can't go to where the copy is.
+    TakenOver = 14,
 }
 
 impl Why {
@@ -71,6 +73,7 @@ impl Why {
             Why::Long => "slices for which there is no room",
             Why::Slice => "an event that isn't the next of the slices",
             Why::Shared => "memory that others may write",
+            Why::TakenOver => "what the program can't take over",
         }
     }
 
@@ -84,7 +87,7 @@ impl Why {
 pub const REASONS: usize = 13;
 
 /// All reasons.
-const ALL: [Why; 13] = [
+const ALL: [Why; 14] = [
     Why::Call,
     Why::Operation,
     Why::Stuck,
@@ -98,4 +101,5 @@ const ALL: [Why; 13] = [
     Why::Long,
     Why::Slice,
     Why::Shared,
+    Why::TakenOver,
 ];

@@ -294,6 +294,14 @@ pub fn previous_reason() -> [u64; 3] {
     previous().map_or([0; 3], reason_in)
 }
 
+/// The program can't take over what the copy of the open epoch has come to, or of the one `before`.
+pub fn is_not_taken_over(before: bool) {
+    let log = if before { previous() } else { Some(log()) };
+    if let Some(log) = log {
+        log.why.store(Why::TakenOver as u32, Relaxed);
+    }
+}
+
 /// As [`slices`], of the epoch before.
 pub fn previous_slices() -> &'static [u8] {
     previous().map_or(&[], |log| slices_in(log))

@@ -156,6 +156,7 @@ pub fn settle(t: &Block, request: u32) -> Before {
     if came == Before::Other {
         let copies = [pid, KEEPER.load(Relaxed)];
         if !back::to_what_copy_has(t.number, Which::Before, copies, request) {
+            epoch::is_not_taken_over(true);
             return Before::Lost;
         }
         s.epochs_recovered.fetch_add(1, Relaxed);

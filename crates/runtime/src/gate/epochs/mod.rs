@@ -182,6 +182,9 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
         return left_out(epoch::reason()[0]);
     };
     let difference = came.difference;
+    if recovers && difference.is_some() && !came.is_taken_over && epoch::reason()[0] == 0 {
+        epoch::is_not_taken_over(false);
+    }
     s.slices_bytes.fetch_add(epoch::slices_len(), Relaxed);
     if epoch::has_left() && difference.is_none() {
         s.epochs_in_code.fetch_add(1, Relaxed);
