@@ -31,7 +31,7 @@ static void *body(void *p) {
         pthread_mutex_unlock(lock);
         pieces[me][r] = piece;
         pthread_barrier_wait(&meet);
-        if (me == 0) say("%lx\n", (unsigned long)look(r));
+        if (me == 0) say("%lu\n", (unsigned long)look(r));
         pthread_barrier_wait(&meet);
     }
     return NULL;

@@ -292,7 +292,8 @@ fn slots_of(shared: &SharedSession, n: u32) -> Vec<usize> {
     let is = |i: &usize| {
         let slot = shared.slot(*i);
         let vacant = [slot_state::FREE, slot_state::EXITING];
-        slot.process.load(SeqCst) == n && !vacant.contains(&slot.state.load(SeqCst))
+        // In this order: who takes a free slot writes whose it is first.
+        !vacant.contains(&slot.state.load(SeqCst)) && slot.process.load(SeqCst) == n
     };
     (0..used).filter(is).collect()
 }

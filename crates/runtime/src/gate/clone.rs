@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::layout::MAX_SLOTS;
 use reprise_abi::notes;
 use reprise_abi::order::slots_with;
-use reprise_abi::session::{process_state, slot_state, Process};
+use reprise_abi::session::{process_state, slot_state, Process, FLAG_EPOCHS};
 use reprise_abi::syscalls::nr;
 
 const EINVAL: i64 = -22;
@@ -112,6 +112,21 @@ pub fn reserve_slot() -> Option<u32> {
         .store(crate::thread::process::number(), Relaxed);
     slot(i).state.store(slot_state::BLOCKED, Relaxed);
     Some(i)
+}
+
+/// Takes a free slot, where one thread runs at a time: of a leader's children, but not of the leader ([`crate::gate::leader`]), which makes threads meanwhile.
+pub fn take_slot() -> Option<u32> {
+    match session().flags & FLAG_EPOCHS {
+        0 => free_slot(),
+        _ => reserve_slot(),
+    }
+}
+
+/// No thread could be made for it.
+pub fn gives_back_slot(i: u32) {
+    if session().flags & FLAG_EPOCHS != 0 {
+        slot(i).state.store(slot_state::FREE, Release);
+    }
 }
 
 /// Replay: waits until the last thread that had a slot is gone.

@@ -659,12 +659,13 @@ impl Engine for Record {
 
     fn thread_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
         spin::before_thread(t);
-        let Some(slot) = clone::free_slot() else {
+        let Some(slot) = clone::take_slot() else {
             crate::thread::message::say(crate::thread::message::TOO_MANY_THREADS);
             return Self::computed(t, c, -11);
         };
         let tid = clone::start_thread::<Self>(t, wish, slot, t.slot_process(), start, |_, _| {});
         if sys::is_error(tid) {
+            clone::gives_back_slot(slot);
             return Self::computed(t, c, tid);
         }
         crate::thread::slot(slot)
@@ -680,9 +681,9 @@ impl Engine for Record {
     }
 
     fn process_create(t: &mut Block, c: &Call, wish: &Wish, start: &Frame) -> i64 {
-        let (Some(slot), Some(process)) =
-            (clone::free_slot(), process::reserve(process::kernel_pid()))
-        else {
+        let slot = clone::take_slot();
+        let (Some(slot), Some(process)) = (slot, process::reserve(process::kernel_pid())) else {
+            slot.into_iter().for_each(clone::gives_back_slot);
             crate::thread::message::say(crate::thread::message::TOO_MANY_THREADS);
             return Self::computed(t, c, -11);
         };
@@ -711,6 +712,7 @@ impl Engine for Record {
         let mut told = None;
         if sys::is_error(tid) {
             robust::not_made(slot);
+            clone::gives_back_slot(slot);
             failed(process);
         } else {
             clone::publish_tid(wish, tid as u32);
