@@ -45,7 +45,7 @@ pub enum Why {
     /// Others may write what the program has mapped.
     Shared = 13,
     /// The program can't go to where the copy is.
-    TakenOver = 14,
+    NotTakenOver = 14,
 }
 
 impl Why {
@@ -73,7 +73,7 @@ impl Why {
             Why::Long => "slices for which there is no room",
             Why::Slice => "an event that isn't the next of the slices",
             Why::Shared => "memory that others may write",
-            Why::TakenOver => "what the program can't take over",
+            Why::NotTakenOver => "what the program can't take over",
         }
     }
 
@@ -101,5 +101,5 @@ const ALL: [Why; 14] = [
     Why::Long,
     Why::Slice,
     Why::Shared,
-    Why::TakenOver,
+    Why::NotTakenOver,
 ];

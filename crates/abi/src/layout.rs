@@ -69,10 +69,12 @@ pub const EPOCH_SETS: [u64; 2] = [
 ];
 /// ... and most bytes of each.
 pub const EPOCH_SET_MAX: u64 = 0x100_0000;
-/// The list of a copy's mappings.
+/// The list of a copy's mappings, ...
 pub const EPOCH_MAPPINGS: u64 = EPOCHS_BASE + 0x3000_0000;
+/// ... and most bytes of it.
+pub const EPOCH_MAPPINGS_MAX: u64 = 0xf00_0000;
 /// What a program and a copy of it tell each other while that is made: a page.
-pub const EPOCH_MEETING: u64 = EPOCHS_BASE + 0x3f00_0000;
+pub const EPOCH_RENDEZVOUS: u64 = EPOCHS_BASE + 0x3f00_0000;
 /// End of it all (exclusive).
 pub const EPOCHS_END: u64 = EPOCHS_BASE + 0x4000_0000;
 
@@ -87,4 +89,5 @@ const _: () = assert!(RING_BASE + 2 * RING_SIZE <= STAGE_BASE);
 const _: () = assert!(STAGE_BASE + STAGE_MAX <= BLOCKS_BASE);
 const _: () = assert!(BLOCKS_BASE + MAX_SLOTS as u64 * BLOCK_STRIDE <= ARENA_BASE);
 const _: () = assert!(ARENA_BASE < SHADOW_BASE && SHADOW_BASE < EPOCHS_BASE);
+const _: () = assert!(EPOCH_MAPPINGS + EPOCH_MAPPINGS_MAX <= EPOCH_RENDEZVOUS);
 const _: () = assert!(EPOCHS_END <= crate::listing::LISTING_BASE);

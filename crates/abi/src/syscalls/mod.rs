@@ -438,7 +438,7 @@ pub mod system;
 pub mod time;
 mod used;
 
-pub use used::used;
+pub use used::{asks_alike, used};
 
 /// The number of every call by its name in capitals: `nr::READ`.
 pub mod nr {

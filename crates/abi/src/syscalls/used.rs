@@ -5,6 +5,12 @@
 use super::nr;
 use crate::{fcntl, futex, prctl};
 
+/// Do two calls of this number ask for the same, by the first `count` of their arguments? What a call doesn't read may be anything.
+pub fn asks_alike(number: u64, one: &[u64; 6], count: usize, other: impl Fn(usize) -> u64) -> bool {
+    let used = used(number, one);
+    (0..count).all(|i| one[i] == other(i) || used & 1 << i == 0)
+}
+
 /// One bit per argument that the call reads, from the lowest on.
 pub fn used(number: u64, args: &[u64; 6]) -> u8 {
     const ALL: u8 = 0b11_1111;

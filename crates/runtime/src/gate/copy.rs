@@ -20,7 +20,7 @@ use crate::memory::{self, transfer, Region};
 use crate::thread::blocks::in_use_here;
 use crate::thread::{block_address, in_force, session, slot, standing, Block};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use reprise_abi::layout::{EPOCH_MEETING, MAX_SLOTS, PAGE, SESSION_BASE};
+use reprise_abi::layout::{EPOCH_RENDEZVOUS, MAX_SLOTS, PAGE, SESSION_BASE};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{
     region_flags, FLAG_EPOCHS, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, SESSION_TOTAL,
@@ -218,12 +218,12 @@ const IS_WHOLE: u32 = 2;
 
 impl Rendezvous {
     fn new() -> Option<Rendezvous> {
-        sys::map_shared(EPOCH_MEETING, PAGE).then_some(Rendezvous)
+        sys::map_shared(EPOCH_RENDEZVOUS, PAGE).then_some(Rendezvous)
     }
 
     fn word(&self) -> &AtomicU32 {
         // SAFETY: mapped for as long as this lives.
-        unsafe { &*(EPOCH_MEETING as *const AtomicU32) }
+        unsafe { &*(EPOCH_RENDEZVOUS as *const AtomicU32) }
     }
 
     fn say(&self, what: u32) {
@@ -260,7 +260,7 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        sys::munmap(EPOCH_MEETING, PAGE);
+        sys::munmap(EPOCH_RENDEZVOUS, PAGE);
     }
 }
 

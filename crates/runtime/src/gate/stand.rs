@@ -345,15 +345,10 @@ pub fn can_have_registers(i: u32, frame: &Frame) -> bool {
     // SAFETY: as above.
     let now = unsafe { &*standing_frame(i) };
     let call = |f: &Frame| (f.rip, f.rsp, f.rax as u32);
-    // What a call doesn't ask for may be anything.
     let number = now.rax as u32 as u64;
-    let used = syscalls::used(number, &now.args());
     let count = syscalls::lookup(number).map_or(6, |call| call.args.len());
-    let asks_alike = |(i, (one, other)): (usize, (u64, u64))| one == other || used & 1 << i == 0;
-    let args = now.args().into_iter().zip(frame.args());
-    let mut args = args.take(count).enumerate();
-    !is_staying(block_of(i).stands.load(Relaxed))
-        || call(now) == call(frame) && args.all(asks_alike)
+    let asks_alike = || syscalls::asks_alike(number, &now.args(), count, |n| frame.args()[n]);
+    !is_staying(block_of(i).stands.load(Relaxed)) || call(now) == call(frame) && asks_alike()
 }
 
 /// Where the general registers of the thread of slot `i` are, which stands or stays in its call.

@@ -35,7 +35,6 @@ const WANTED: u32 = 2;
 /// Of a page that is nobody's own any more.
 const NEVER: u32 = 0xffff;
 const COUNT_SHIFT: u32 = 16;
-const PROT_NONE: u64 = 0;
 const PROT_RW: u64 = 3;
 
 /// Pages that are a thread's own.
@@ -184,7 +183,7 @@ pub fn take(t: &Block, start: u64, end: u64) -> bool {
     if !insert(t, start, end, false) {
         return false;
     }
-    space::tell_protection(t, start, end - start, PROT_NONE);
+    space::tell_protection(t, start, end - start, sys::PROT_NONE);
     true
 }
 

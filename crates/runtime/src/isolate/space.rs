@@ -23,7 +23,6 @@ use reprise_abi::syscalls::nr;
 
 /// Changes that are remembered: nobody is further behind.
 const CHANGES: usize = 1 << 12;
-const PROT_NONE: u64 = 0;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_MAYMOVE: u64 = 1;
 const MADV_DONTNEED: u64 = 4;
@@ -98,7 +97,7 @@ fn apply(change: &Change) {
         Change::Shared(at, len, offset, prot) => views::show_shared(at, len, offset, prot),
         Change::Reserve(at, len) => {
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-            if sys::mmap(at, len, PROT_NONE, flags, u64::MAX, 0) != at as i64 {
+            if sys::mmap(at, len, sys::PROT_NONE, flags, u64::MAX, 0) != at as i64 {
                 panic::give_up("det: address space can't be reserved for all threads");
             }
         }
@@ -281,7 +280,7 @@ pub fn change(t: &mut Block, c: &mut Call) -> i64 {
             let r = phases().shape(t, c);
             if !is_error(r) {
                 let (start, end) = (a[0], a[0] + up(a[1]));
-                if a[2] != PROT_NONE {
+                if a[2] != sys::PROT_NONE {
                     views_of(t, start, end);
                 }
                 tell(t, Change::Protect(start, end - start, a[2]));
@@ -351,10 +350,10 @@ fn map_memory(t: &mut Block, c: &mut Call) -> i64 {
     match (private, anonymous) {
         (true, true) if is_plain(c) && owned::is_born_own(t, len) => {
             let offset = views::add_elsewhere(start, end);
-            tell(t, Change::View(start, len, offset, PROT_NONE));
+            tell(t, Change::View(start, len, offset, sys::PROT_NONE));
             owned::born(t, start, end);
         }
-        (true, true) if a[2] == PROT_NONE && len >= views::RESERVED_LEAST => {
+        (true, true) if a[2] == sys::PROT_NONE && len >= views::RESERVED_LEAST => {
             tell(t, Change::Reserve(start, len));
         }
         (true, true) => {

@@ -87,7 +87,6 @@ fn must(r: i64, at: u64) {
 
 fn map_backing() {
     const MFD_CLOEXEC: u64 = 1;
-    const PROT_NONE: u64 = 0;
     let fd = sys::memfd_create(c"reprise-det".as_ptr() as u64, MFD_CLOEXEC);
     if is_error(fd) || sys::ftruncate(fd as u64, BACKING) != 0 {
         panic::give_up("det: the memory that threads share can't be made");
@@ -96,7 +95,10 @@ fn map_backing() {
         true => MAP_PRIVATE,
         false => MAP_SHARED,
     };
-    for (at, prot, flags) in [(MIRROR, PROT_RW, MAP_SHARED), (RESERVE, PROT_NONE, views)] {
+    for (at, prot, flags) in [
+        (MIRROR, PROT_RW, MAP_SHARED),
+        (RESERVE, sys::PROT_NONE, views),
+    ] {
         let flags = flags | MAP_FIXED_NOREPLACE | MAP_NORESERVE;
         let args = [at, BACKING, prot, flags, fd as u64, 0];
         must(sys::call(nr::MMAP, &args), at);

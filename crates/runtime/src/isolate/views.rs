@@ -12,7 +12,6 @@ use reprise_abi::session::region_flags;
 
 /// Most views.
 pub const MAX_VIEWS: usize = 16_384;
-const PROT_NONE: u64 = 0;
 /// Memory without access of this size is address space that a program reserves: it has no room in the backing until something of it can be used.
 pub const RESERVED_LEAST: u64 = 256 << 20;
 const PROT_READ: u64 = 1;
@@ -160,7 +159,7 @@ fn shift(from: u64, len: u64, to: u64) -> bool {
 /// Shows a view no more: it can be [shown](show) again elsewhere.
 pub fn hide(address: u64, len: u64, offset: u64) {
     drop_copies(address, len);
-    sys::mprotect(address, len, PROT_NONE);
+    sys::mprotect(address, len, sys::PROT_NONE);
     if !shift(address, len, RESERVE + offset) {
         panic::give_up("det: a view can't be put away");
     }
@@ -245,7 +244,7 @@ pub fn is_viewed(r: &Region) -> bool {
     const EXEC: u32 = 4;
     let apart = region_flags::SHARED | region_flags::VDSO;
     let anonymous = r.flags & region_flags::FILE == 0;
-    let reserved = r.prot as u64 == PROT_NONE && r.end - r.start >= RESERVED_LEAST;
+    let reserved = r.prot as u64 == sys::PROT_NONE && r.end - r.start >= RESERVED_LEAST;
     r.flags & apart == 0 && !reserved && (r.prot & WRITE != 0 || anonymous && r.prot & EXEC == 0)
 }
 

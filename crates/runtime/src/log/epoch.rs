@@ -298,7 +298,7 @@ pub fn previous_reason() -> [u64; 3] {
 pub fn is_not_taken_over(before: bool) {
     let log = if before { previous() } else { Some(log()) };
     if let Some(log) = log {
-        log.why.store(Why::TakenOver as u32, Relaxed);
+        log.why.store(Why::NotTakenOver as u32, Relaxed);
     }
 }
 
@@ -735,7 +735,7 @@ pub fn will_be_mapped(at: u64, len: u64) -> Option<u64> {
     mapped.filter(is_there).map(|(start, _)| start).min()
 }
 
-/// Where the call of this event has got memory at a place that the kernel chose.
+/// Where the call of this event has got memory.
 fn mapped_by(e: &Event) -> Option<(u64, u64)> {
     let len = match u64::from(e.header.detail) {
         nr::MMAP => e.arg(1),

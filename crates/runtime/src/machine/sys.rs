@@ -61,7 +61,9 @@ pub const MAP_NORESERVE: u64 = 0x4000;
 pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 /// mmap flag: a stack.
 pub const MAP_GROWSDOWN: u64 = 0x100;
-/// Protection bits.
+/// Protection bits: no access, ...
+pub const PROT_NONE: u64 = 0;
+/// ... reading and writing.
 pub const PROT_RW: u64 = 3;
 
 /// Is this result an error (-4095 to -1)?

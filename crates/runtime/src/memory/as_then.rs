@@ -7,7 +7,7 @@ use crate::memory::transfer;
 use crate::memory::{self, Region};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
-use reprise_abi::layout::{EPOCH_MAPPINGS, EPOCH_MEETING};
+use reprise_abi::layout::{EPOCH_MAPPINGS, EPOCH_MAPPINGS_MAX};
 use reprise_abi::session::region_flags;
 use reprise_abi::syscalls::{self, nr};
 
@@ -110,7 +110,7 @@ impl Then {
         let [brk, len] = words.into_inner();
         let len = len as usize;
         let bytes = len * size_of::<Region>();
-        let fits = len != 0 && EPOCH_MAPPINGS + bytes as u64 <= EPOCH_MEETING;
+        let fits = len != 0 && bytes as u64 <= EPOCH_MAPPINGS_MAX;
         if !fits || !sys::map_own(EPOCH_MAPPINGS, bytes as u64) {
             return None;
         }

@@ -31,7 +31,7 @@ use reprise_abi::futex::{
     FUTEX_WAKE_BITSET,
 };
 use reprise_abi::session::FLAG_EPOCHS;
-use reprise_abi::syscalls::{self, lasts, used};
+use reprise_abi::syscalls::{self, asks_alike, lasts};
 
 /// Does the program take over what a copy comes to without its log?
 #[inline]
@@ -71,8 +71,7 @@ pub fn one_waits_by_looking() {
 
 /// Is this the event of that call, with the same arguments?
 pub fn is_of(e: &Event, c: &Call, hash: u64) -> bool {
-    let used = used(c.nr, &c.args);
-    let same = (0..c.nargs).all(|i| e.arg(i) == c.args[i] || used & 1 << i == 0);
+    let same = asks_alike(c.nr, &c.args, c.nargs, |i| e.arg(i));
     e.header.detail == c.nr as u32 && same && e.header.input_hash == hash
 }
 
@@ -153,9 +152,8 @@ fn reserves(at: u64, len: u64) -> bool {
 
 /// Maps so many bytes without access: where.
 fn maps_nothing(at: u64, len: u64, flags: u64) -> Option<u64> {
-    const PROT_NONE: u64 = 0;
     let flags = flags | sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-    let r = sys::mmap(at, len, PROT_NONE, flags, u64::MAX, 0);
+    let r = sys::mmap(at, len, sys::PROT_NONE, flags, u64::MAX, 0);
     (!sys::is_error(r)).then_some(r as u64)
 }
 
