@@ -28,6 +28,7 @@
 //! - [`target`]: all that behind the traits of the crate `gdbstub`;
 //! - [`monitor`]: commands of ours;
 //! - `panics`: where it panicked;
+//! - [`python`]: stacks of CPython;
 //! - `packets`: packets that the crate doesn't know;
 //! - `wire`: what gdb and the crate `gdbstub` don't tell each other;
 //! - [`server`]: the connection.
@@ -63,6 +64,7 @@ mod packets;
 mod panics;
 pub mod peer;
 pub mod programs;
+pub mod python;
 pub mod registers;
 pub mod rest;
 mod rr;

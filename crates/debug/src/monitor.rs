@@ -1,5 +1,6 @@
 //! Commands of ours, which gdb sends as they are (`monitor when`), and the names under which gdb knows them.
 
+use crate::python;
 use crate::target::{Goal, Remembered, Session};
 use crate::DebugError;
 use gdbstub::target::ext::monitor_cmd::{outputln, ConsoleOutput, MonitorCmd};
@@ -104,6 +105,7 @@ events [N]      the N events before this place and the N after it
 state           hashes of the memory and of all threads' registers, the same whenever this place is come to
 checkpoint      remembers this place
 checkpoints     the places that are remembered, how many places can be gone back to at once, and what memory that takes
+python [THREAD] stacks of CPython's threads, in JSON
 forget N        forgets a remembered place
 restart N       the next motion, whatever it is, leads to a remembered place
 catches         can system calls be caught? (yes, or why not)
@@ -160,6 +162,11 @@ impl MonitorCmd for Session {
             ["checkpoints"] => self.remembered()?,
             ["collect", ref rest @ ..] => self.collect(rest)?,
             ["origin", ref rest @ ..] => self.origin(rest)?,
+            ["python"] => python::as_json(&self.debuggee()?.python(None)),
+            ["python", thread] => match thread.parse() {
+                Ok(thread) => python::as_json(&self.debuggee()?.python(Some(thread))),
+                Err(_) => format!("{thread} is no thread"),
+            },
             ["forget", n] => match number(n).and_then(|n| self.kept.remove(&n)) {
                 Some(_) => format!("checkpoint {n} is forgotten"),
                 None => format!("there is no checkpoint {n}"),

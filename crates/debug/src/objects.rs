@@ -278,6 +278,23 @@ impl Debuggee {
         found
     }
 
+    /// The same of those that other modules may refer to, which no file goes without.
+    pub(crate) fn dynamic_symbols<const N: usize>(
+        &self,
+        loaded: &Loaded,
+        wanted: [&str; N],
+    ) -> [Option<u64>; N] {
+        self.look_into(loaded, |file| {
+            let found = |wanted: &str| {
+                let mut all = file.dynamic_symbols();
+                let symbol = all.find(|s| s.is_definition() && s.name() == Ok(wanted))?;
+                Some(symbol.address().wrapping_add(loaded.bias))
+            };
+            Some(wanted.map(found))
+        })
+        .unwrap_or([None; N])
+    }
+
     /// Where symbols of these names are, as its file says.
     pub(crate) fn symbols<const N: usize>(
         &self,

@@ -6,11 +6,20 @@ import os
 MOST_FRAMES = 1000
 
 
-def frames(root):
+def python_stacks():
+    try:
+        return json.loads(gdb.execute("monitor python", to_string=True))
+    except (gdb.error, ValueError):
+        return {"threads": []}
+
+
+def frames(root, with_sp):
     frame = gdb.newest_frame()
     listed = []
     while frame is not None and len(listed) < MOST_FRAMES:
         one = {"pc": frame.pc(), "function": frame.name()}
+        if with_sp:
+            one["sp"] = int(frame.read_register("rsp")) & (1 << 64) - 1
         place = frame.find_sal()
         if place.symtab is not None:
             one["file"] = place.symtab.filename
@@ -32,15 +41,17 @@ root = os.environ["REPRISE_ROOT"]
 program = os.environ.get("REPRISE_PROGRAM", "")
 named = {os.path.realpath(program): program} if program else {}
 current = gdb.selected_thread()
+python = python_stacks()
+in_python = {stack["thread"] for stack in python["threads"]}
 threads = []
 for thread in gdb.selected_inferior().threads():
     thread.switch()
     threads.append({
         "thread": thread.ptid[1],
         "stopped": thread.num == current.num,
-        "frames": frames(root),
+        "frames": frames(root, thread.ptid[1] in in_python),
     })
 # The one that stopped comes first.
 threads.sort(key=lambda thread: (not thread["stopped"], thread["thread"]))
 with open(os.environ["REPRISE_ANSWER"], "w") as out:
-    json.dump({"threads": threads}, out)
+    json.dump({"threads": threads, "python": python}, out)

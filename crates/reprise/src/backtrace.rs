@@ -2,8 +2,10 @@
 
 use crate::cli::BacktraceArgs;
 use crate::debug::{self, Session};
+use crate::python;
 use anyhow::{Context, Result};
 use reprise_console::{tell, tell_text};
+use reprise_debug::python::Stacks;
 use reprise_debug::Place;
 use reprise_trace::Catalog;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,9 @@ const SCRIPT: &str = include_str!("backtrace.py");
 pub struct Backtraces {
     /// All threads.
     pub threads: Vec<Thread>,
+    /// What the replay tells of those that are in Python.
+    #[serde(default, skip_serializing)]
+    python: Stacks,
 }
 
 /// Where a thread is.
@@ -30,6 +35,9 @@ pub struct Thread {
     pub stopped: bool,
     /// Innermost first.
     pub frames: Vec<Frame>,
+    /// There are more frames of Python's, which can't be read or are beyond a limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    python_is_cut: bool,
 }
 
 /// A function that was called, and has not returned.
@@ -43,6 +51,12 @@ pub struct Frame {
     line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     object: Option<String>,
+    /// Where its part of the stack begins.
+    #[serde(default, skip_serializing)]
+    sp: Option<u64>,
+    /// The functions of Python's that it runs, innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    python: Vec<reprise_debug::python::Frame>,
 }
 
 /// Runs `backtrace`.
@@ -102,8 +116,31 @@ pub fn of_all(
         );
         return Ok(Err(status));
     };
-    let all = serde_json::from_slice(&bytes).context("read gdb's answer")?;
+    let mut all: Backtraces = serde_json::from_slice(&bytes).context("read gdb's answer")?;
+    all.place_python();
     Ok(Ok(all))
+}
+
+impl Backtraces {
+    /// Puts Python's frames where they stand.
+    fn place_python(&mut self) {
+        for stack in std::mem::take(&mut self.python).threads {
+            let is_it = |t: &&mut Thread| t.thread == stack.thread;
+            let Some(thread) = self.threads.iter_mut().find(is_it) else {
+                continue;
+            };
+            let native = |f: &Frame| python::Native {
+                sp: f.sp,
+                function: f.function.clone(),
+            };
+            let natives: Vec<_> = thread.frames.iter().map(native).collect();
+            let placed = python::placed(&natives, &stack);
+            for (frame, python) in thread.frames.iter_mut().zip(placed) {
+                frame.python = python;
+            }
+            thread.python_is_cut = stack.is_cut;
+        }
+    }
 }
 
 fn text(all: &Backtraces) -> String {
@@ -116,7 +153,7 @@ fn text(all: &Backtraces) -> String {
     out
 }
 
-/// A thread's frames, a line each.
+/// A thread's frames, a line each; functions of Python's stand before the frame that runs them, with their variables.
 pub fn stack(thread: &Thread) -> String {
     let mut out = String::new();
     for (frame, i) in thread.frames.iter().zip(0..) {
@@ -126,7 +163,11 @@ pub fn stack(thread: &Thread) -> String {
             (_, _, Some(object)) => format!("in {object}"),
             _ => format!("at {:#x}", frame.pc),
         };
+        out += &python::lines(&frame.python);
         let _ = writeln!(out, "  #{i:<2} {function} {place}");
+    }
+    if thread.python_is_cut {
+        out += "  py  there are more, which can't be read\n";
     }
     out
 }

@@ -31,6 +31,7 @@ mod play;
 mod printers;
 mod processes;
 mod ps;
+mod python;
 mod races;
 mod racy;
 mod record;

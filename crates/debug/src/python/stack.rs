@@ -1,0 +1,243 @@
+//! The interpreters of a process, their threads, and the frames of these.
+
+use super::code::Code;
+use super::layout::{Ends, Layout};
+use super::memory::Memory;
+use super::value::Values;
+use super::{Frame, Native, Run, Stack, Stacks, Variable};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Most interpreters in a process.
+const MOST_INTERPRETERS: usize = 256;
+/// Most states of threads, in all of them.
+const MOST_STATES: usize = 16_384;
+/// Most frames of a thread.
+const MOST_FRAMES: usize = 1000;
+/// Most frames of all threads.
+const MOST_IN_ALL: usize = 100_000;
+/// Most bytes of all values of variables.
+const MOST_VALUES: usize = 4 << 20;
+/// In a frame's owner: from here on it is none of a function's, but lies on the native stack and says where a loop begins.
+const NO_FUNCTION: u8 = 3;
+/// What a variable is: one that several functions share.
+const CELL_OR_FREE: u8 = 0x40 | 0x80;
+
+/// A thread's state in an interpreter.
+struct State {
+    pointer: u64,
+    number: u64,
+    at: u64,
+}
+
+/// Stacks of the threads that are wanted.
+pub(super) fn all(memory: &Memory, layout: &Layout, runtime: u64, wanted: &[Native]) -> Stacks {
+    let mut walk = Walk {
+        memory,
+        layout,
+        codes: HashMap::new(),
+        frames: 0,
+        values: 0,
+    };
+    let states = walk.states(runtime);
+    let mut threads = Vec::new();
+    for native in wanted {
+        // The thread pointer is the thread's own, in whichever namespace its number was given.
+        let is_it = |s: &&State| match s.pointer {
+            0 => false,
+            pointer => pointer == native.pointer,
+        };
+        let mut own: Vec<&State> = states.iter().filter(is_it).collect();
+        if own.is_empty() {
+            let is_it = |s: &&State| s.number == u64::from(native.thread);
+            own = states.iter().filter(is_it).collect();
+        }
+        let mut stack = Stack {
+            thread: native.thread,
+            ..Stack::default()
+        };
+        for state in own {
+            walk.frames_of(state.at, &mut stack);
+        }
+        if !stack.runs.is_empty() {
+            threads.push(stack);
+        }
+    }
+    Stacks { threads }
+}
+
+struct Walk<'a> {
+    memory: &'a Memory<'a>,
+    layout: &'a Layout,
+    codes: HashMap<u64, Option<Rc<Code>>>,
+    /// Frames and bytes of values that were told of.
+    frames: usize,
+    values: usize,
+}
+
+impl Walk<'_> {
+    fn word(&self, at: u64, offset: u64) -> Option<u64> {
+        self.memory.word(at.checked_add(offset)?)
+    }
+
+    fn pointer(&self, at: u64, offset: u64) -> Option<u64> {
+        self.memory.pointer(at.checked_add(offset)?)
+    }
+
+    fn states(&self, runtime: u64) -> Vec<State> {
+        let s = &self.layout.states;
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        let mut interpreter = self.pointer(runtime, s.interpreters);
+        for _ in 0..MOST_INTERPRETERS {
+            let Some(here) = interpreter else { break };
+            let mut state = self.pointer(here, s.threads);
+            while let Some(at) = state.filter(|at| found.len() < MOST_STATES && seen.insert(*at)) {
+                let number = self.word(at, s.number);
+                if let (Some(pointer), Some(number)) = (self.word(at, s.pointer), number) {
+                    found.push(State {
+                        pointer,
+                        number,
+                        at,
+                    });
+                }
+                state = self.pointer(at, s.next_thread);
+            }
+            interpreter = self.pointer(here, s.next_interpreter);
+        }
+        found
+    }
+
+    fn frames_of(&mut self, state: u64, stack: &mut Stack) {
+        let Some(first) = self.pointer(state, self.layout.states.innermost) else {
+            return;
+        };
+        match self.layout.ends {
+            Ends::Owned => self.runs_that_frames_end(Some(first), stack),
+            Ends::Reached { innermost } => {
+                self.runs_that_frames_end(self.pointer(first, innermost), stack);
+            }
+            Ends::Loop {
+                innermost,
+                next,
+                is_outermost,
+            } => {
+                let (mut reached, mut loops) = (Some(first), HashSet::new());
+                let mut seen = HashSet::new();
+                while let Some(at) = reached {
+                    if !loops.insert(at) || loops.len() > MOST_FRAMES {
+                        stack.is_cut = true;
+                        break;
+                    }
+                    let mut run = Run {
+                        at,
+                        frames: Vec::new(),
+                    };
+                    let mut frame = self.pointer(at, innermost);
+                    let mut is_sound = true;
+                    while let Some(here) = frame {
+                        is_sound = self.add(here, &mut seen, &mut run);
+                        let ends = here.checked_add(is_outermost);
+                        let ends = ends.and_then(|at| self.memory.byte(at));
+                        frame = match is_sound && ends == Some(0) {
+                            true => self.pointer(here, self.layout.frames.previous),
+                            false => None,
+                        };
+                    }
+                    keep(run, stack);
+                    if !is_sound {
+                        stack.is_cut = true;
+                        break;
+                    }
+                    reached = self.pointer(at, next);
+                }
+            }
+        }
+    }
+
+    fn runs_that_frames_end(&mut self, first: Option<u64>, stack: &mut Stack) {
+        let (mut frame, mut run) = (first, Run::default());
+        let mut seen = HashSet::new();
+        while let Some(here) = frame {
+            let owner = here.checked_add(self.layout.frames.owner);
+            let Some(owner) = owner.and_then(|at| self.memory.byte(at)) else {
+                stack.is_cut = true;
+                break;
+            };
+            if owner >= NO_FUNCTION {
+                run.at = here;
+                keep(std::mem::take(&mut run), stack);
+                if !seen.insert(here) {
+                    stack.is_cut = true;
+                    break;
+                }
+            } else if !self.add(here, &mut seen, &mut run) {
+                stack.is_cut = true;
+                break;
+            }
+            frame = self.pointer(here, self.layout.frames.previous);
+        }
+        keep(run, stack);
+    }
+
+    /// Adds a frame to a run. False: it is none, or there are too many.
+    fn add(&mut self, at: u64, seen: &mut HashSet<u64>, run: &mut Run) -> bool {
+        if self.frames >= MOST_IN_ALL || seen.len() >= MOST_FRAMES || !seen.insert(at) {
+            return false;
+        }
+        let Some(frame) = self.frame(at) else {
+            return false;
+        };
+        self.frames += 1;
+        run.frames.extend(frame);
+        true
+    }
+
+    /// A frame; `Some(None)`: one of the interpreter's own. `None`: there is none.
+    fn frame(&mut self, at: u64) -> Option<Option<Frame>> {
+        /// Tags of references.
+        const TAGS: u64 = 3;
+        let f = &self.layout.frames;
+        let code = self.pointer(at, f.code)? & !TAGS;
+        let code = self.code(code)?;
+        if code.is_internal() {
+            return Some(None);
+        }
+        let instruction = self.word(at, f.instruction)?;
+        Some(Some(Frame {
+            function: code.function.clone(),
+            file: code.file.clone(),
+            line: code.line(instruction),
+            locals: self.variables(at, &code),
+        }))
+    }
+
+    fn code(&mut self, at: u64) -> Option<Rc<Code>> {
+        let (memory, layout) = (self.memory, self.layout);
+        let read = || Code::read(memory, layout, at).map(Rc::new);
+        self.codes.entry(at).or_insert_with(read).clone()
+    }
+
+    fn variables(&mut self, frame: u64, code: &Code) -> Vec<Variable> {
+        let values = Values::new(self.memory, self.layout);
+        let mut found = Vec::new();
+        for ((name, kind), i) in code.locals.iter().zip(0..) {
+            let word = self.word(frame, self.layout.frames.locals + 8 * i);
+            let value = word.and_then(|w| values.variable(w, kind & CELL_OR_FREE != 0));
+            let Some(value) = value.filter(|_| self.values < MOST_VALUES) else {
+                continue;
+            };
+            self.values += name.len() + value.len();
+            found.push(Variable {
+                name: name.clone(),
+                value,
+            });
+        }
+        found
+    }
+}
+
+fn keep(run: Run, stack: &mut Stack) {
+    if !run.frames.is_empty() {
+        stack.runs.push(run);
+    }
+}
