@@ -4,7 +4,7 @@
 //! of the interpreter's loop that runs them, so it belongs to the frame within whose part of the stack that is: no name of a function is needed
 //! for it, and an interpreter without symbols will do. Only where the address isn't known the loop's name decides.
 
-use reprise_debug::python::{Frame, Stack};
+use reprise_debug::python::{Frame, Stack, Variable};
 use serde_json::{json, Value};
 use std::fmt::Write;
 
@@ -66,10 +66,10 @@ pub fn lines(frames: &[Frame]) -> String {
     out
 }
 
-/// A thread as a coding agent is told of it. Of its native frames, which are in `thread["frames"]` with their `sp`, the first `most` stay, and those beyond
-/// that run Python's functions, of which `most` are told of as well; each with its number, since some are left out. A thread that runs none is left as
-/// it is.
-pub fn put_into(thread: &mut Value, stack: Option<&Stack>, most: usize) {
+/// Places Python's functions in a thread as a coding agent is told of it. Of its native frames, which are in `thread["frames"]` with their `sp`, the first
+/// `most` stay, and those beyond that run Python's functions, of which `most` are told of as well; each has its number, since some are left out.
+/// Variables may take so many bytes as `room`: those of the innermost functions come first.
+pub fn place_in(thread: &mut Value, stack: &Stack, most: usize, mut room: usize) {
     let Some(frames) = thread["frames"].as_array_mut() else {
         return;
     };
@@ -78,23 +78,27 @@ pub fn put_into(thread: &mut Value, stack: Option<&Stack>, most: usize) {
         function: frame["function"].as_str().map(String::from),
     };
     let natives: Vec<Native> = frames.iter_mut().map(native).collect();
-    let Some(stack) = stack else {
-        frames.truncate(most);
-        return;
-    };
-    let mut left = most;
-    let mut is_cut = stack.is_cut;
+    let (mut left, mut is_cut) = (most, stack.is_cut);
     let all = std::mem::take(frames).into_iter();
-    for ((mut frame, python), i) in all.zip(placed(&natives, stack)).zip(0..) {
-        let shown = &python[..python.len().min(left)];
-        is_cut |= shown.len() < python.len();
-        left -= shown.len();
-        if i >= most && shown.is_empty() {
+    for ((mut frame, mut python), i) in all.zip(placed(&natives, stack)).zip(0..) {
+        is_cut |= python.len() > left;
+        python.truncate(left);
+        left -= python.len();
+        if i >= most && python.is_empty() {
             continue;
         }
+        for one in &mut python {
+            let size = |v: &Variable| v.name.len() + v.value.len();
+            let used: usize = one.locals.iter().map(size).sum();
+            if used > room {
+                one.locals.clear();
+                is_cut = true;
+            }
+            room = room.saturating_sub(used);
+        }
         frame["frame"] = i.into();
-        if !shown.is_empty() {
-            frame["python"] = json!(shown);
+        if !python.is_empty() {
+            frame["python"] = json!(python);
         }
         frames.push(frame);
     }
@@ -172,14 +176,27 @@ mod tests {
         let frames: Vec<Value> = (1..=6).map(frame).collect();
         let mut thread = json!({"thread": 1, "frames": frames});
         let runs = stack(&[(0x310, &["c", "b"]), (0x610, &["a", "m"])]);
-        put_into(&mut thread, Some(&runs), 3);
+        place_in(&mut thread, &runs, 3, 100);
         let told = thread["frames"].as_array().expect("frames");
         let numbers: Vec<_> = told.iter().map(|f| f["frame"].as_u64()).collect();
         assert_eq!(numbers, [0, 1, 2, 5].map(Some));
         assert_eq!(told[3]["python"].as_array().map(Vec::len), Some(1));
         assert_eq!(thread["python_is_cut"], true);
-        let mut other = json!({"frames": [{"function": "f", "sp": 1}, {"function": "g"}]});
-        put_into(&mut other, None, 1);
-        assert_eq!(other, json!({"frames": [{"function": "f"}]}));
+    }
+
+    #[test]
+    fn variables_take_no_more_than_their_room() {
+        let mut runs = stack(&[(0x110, &["c", "b", "a"])]);
+        for (frame, len) in runs.runs[0].frames.iter_mut().zip([9, 100, 5]) {
+            frame.locals = vec![Variable {
+                name: "v".into(),
+                value: "x".repeat(len),
+            }];
+        }
+        let mut thread = json!({"frames": [{"function": "f", "sp": 0x100}]});
+        place_in(&mut thread, &runs, 5, 20);
+        let told = &thread["frames"][0]["python"];
+        assert_eq!(told[0]["locals"][0]["value"], "x".repeat(9));
+        assert!(told[1]["locals"].is_null() && thread["python_is_cut"] == true);
     }
 }

@@ -5,9 +5,11 @@ use super::memory::Memory;
 use super::value::Values;
 
 /// Longest table of locations.
-const MOST_TABLE: u64 = 4 << 20;
+const MOST_TABLE: u64 = 1 << 20;
 /// Most variables of a function.
 const MOST_LOCALS: usize = 64;
+/// A name that can't be read.
+const UNREADABLE: &str = "??";
 /// Bytes of an instruction without its operands' caches.
 const UNIT: i64 = 2;
 
@@ -28,6 +30,9 @@ impl Code {
     /// The one at `at`.
     pub fn read(memory: &Memory, layout: &Layout, at: u64) -> Option<Code> {
         let (values, offsets) = (Values::new(memory, layout), &layout.codes);
+        if values.own_class(at)? != "code" {
+            return None;
+        }
         let object = |offset: u64| memory.pointer(at.checked_add(offset)?);
         let text = |offset: u64| values.text(object(offset)?);
         let names =
@@ -38,8 +43,8 @@ impl Code {
         let locals = named.map(|(name, kind)| (values.text(name).unwrap_or_default(), kind));
         let lines = object(offsets.lines).and_then(|at| values.bytes(at, MOST_TABLE));
         Some(Code {
-            function: text(offsets.name)?,
-            file: text(offsets.file)?,
+            function: text(offsets.name).unwrap_or_else(|| UNREADABLE.into()),
+            file: text(offsets.file).unwrap_or_else(|| UNREADABLE.into()),
             first_line: memory.half(at.checked_add(offsets.first_line)?)?,
             instructions: at.checked_add(offsets.instructions)?,
             lines: lines.unwrap_or_default(),

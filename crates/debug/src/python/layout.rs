@@ -363,6 +363,37 @@ impl Layout {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+impl Layout {
+    /// One of each kind: 3.11, 3.12, and 3.13.0 as it tells itself of 64-bit Linux.
+    pub fn some() -> [Layout; 3] {
+        let [old, reached] = [0x030b_07f0, 0x030c_01f0].map(Layout::known);
+        let old = old.unwrap_or(OLD);
+        let told = Layout {
+            states: States {
+                interpreters: 632,
+                next_interpreter: 7264,
+                threads: 7344,
+                next_thread: 8,
+                innermost: 72,
+                pointer: 152,
+                number: 160,
+            },
+            ends: Ends::Owned,
+            codes: Codes {
+                instructions: 200,
+                ..reached.unwrap_or(OLD).codes
+            },
+            objects: Objects {
+                before_values: 8,
+                ..reached.unwrap_or(OLD).objects
+            },
+            ..reached.unwrap_or(OLD)
+        };
+        [old, reached.unwrap_or(OLD), told]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::memory::tests::Made;

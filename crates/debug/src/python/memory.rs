@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 
-/// Most reads for one question. A structure that leads in circles ends by its own limit, mostly long before.
-const MOST_READS: u64 = 4_000_000;
+/// Most bytes that are read for one question. What leads in circles ends by a limit of its own, mostly long before.
+const MOST_READ: u64 = 256 << 20;
+/// A read counts for as many, at least.
+const A_READ: u64 = 64;
 /// Longest text of C's, with its end.
 const MOST_NAME: usize = 256;
 /// What is read of it at a time, so that it needn't be long to be read at the end of a mapping.
@@ -20,12 +22,13 @@ impl<'a> Memory<'a> {
     pub fn new(read: &'a dyn Fn(u64, &mut [u8]) -> bool) -> Memory<'a> {
         Memory {
             read,
-            left: Cell::new(MOST_READS),
+            left: Cell::new(MOST_READ),
         }
     }
 
     fn fill(&self, at: u64, into: &mut [u8]) -> Option<()> {
-        self.left.set(self.left.get().checked_sub(1)?);
+        let cost = A_READ.max(into.len() as u64);
+        self.left.set(self.left.get().checked_sub(cost)?);
         (self.read)(at, into).then_some(())
     }
 
@@ -94,6 +97,11 @@ pub(super) mod tests {
     }
 
     impl Made {
+        /// The bytes of all pieces, one behind the other.
+        pub fn all(&mut self) -> impl Iterator<Item = &mut u8> {
+            self.pieces.values_mut().flatten()
+        }
+
         pub fn put(&mut self, at: u64, bytes: &[u8]) {
             self.pieces.insert(at, bytes.to_vec());
         }
@@ -133,7 +141,7 @@ pub(super) mod tests {
         let read = |_: u64, _: &mut [u8]| true;
         let memory = Memory::new(&read);
         assert_eq!(memory.word(8), Some(0));
-        memory.left.set(1);
+        memory.left.set(2 * A_READ - 1);
         assert_eq!(memory.byte(8), Some(0));
         assert_eq!(memory.byte(8), None);
     }

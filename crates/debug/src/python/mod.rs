@@ -18,6 +18,8 @@
 
 mod code;
 mod layout;
+#[cfg(test)]
+mod made;
 mod memory;
 mod stack;
 mod value;

@@ -59,7 +59,7 @@ pub(super) fn all(memory: &Memory, layout: &Layout, runtime: u64, wanted: &[Nati
         for state in own {
             walk.frames_of(state.at, &mut stack);
         }
-        if !stack.runs.is_empty() {
+        if !stack.runs.is_empty() || stack.is_cut {
             threads.push(stack);
         }
     }
@@ -239,5 +239,122 @@ impl Walk<'_> {
 fn keep(run: Run, stack: &mut Stack) {
     if !run.frames.is_empty() {
         stack.runs.push(run);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::{Maker, FRAMES, LOOPS, NUMBER, POINTER, RUNTIME};
+    use super::super::memory::tests::Made;
+    use super::*;
+    use proptest::prelude::*;
+
+    const THREAD: Native = Native {
+        thread: NUMBER as u32,
+        pointer: POINTER,
+    };
+
+    fn stacks(made: &Made, layout: &Layout, wanted: &[Native]) -> Stacks {
+        let read = |at: u64, into: &mut [u8]| made.read(at, into);
+        all(&Memory::new(&read), layout, RUNTIME, wanted)
+    }
+
+    fn function(name: &str, line: u32, locals: &[(&str, &str)]) -> Frame {
+        let variable = |(name, value): &(&str, &str)| Variable {
+            name: name.to_string(),
+            value: value.to_string(),
+        };
+        Frame {
+            function: name.into(),
+            file: "/made.py".into(),
+            line: Some(line),
+            locals: locals.iter().map(variable).collect(),
+        }
+    }
+
+    #[test]
+    fn each_version_has_its_runs() {
+        for layout in Layout::some() {
+            let made = Maker::new(&layout).process();
+            let found = stacks(&made, &layout, &[THREAD]);
+            let inner = function("inner", 11, &[("n", "-7"), ("word", "'grün'")]);
+            let runs = [(LOOPS[0], inner), (LOOPS[1], function("outer", 12, &[]))];
+            let runs = runs.map(|(at, frame)| Run {
+                at,
+                frames: vec![frame],
+            });
+            let wanted = Stack {
+                thread: THREAD.thread,
+                runs: runs.into(),
+                is_cut: false,
+            };
+            assert_eq!(found.threads, [wanted], "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn a_thread_is_known_by_its_pointer_or_its_number() {
+        let layout = Layout::some()[2];
+        let made = Maker::new(&layout).process();
+        let found = |thread, pointer| stacks(&made, &layout, &[Native { thread, pointer }]).threads;
+        // In another namespace it has another number.
+        assert_eq!(found(1, POINTER).len(), 1);
+        assert_eq!(found(THREAD.thread, 0x77).len(), 1);
+        assert!(found(1, 0x77).is_empty());
+    }
+
+    #[test]
+    fn what_leads_in_a_circle_ends() {
+        for layout in Layout::some() {
+            let mut made = Maker::new(&layout).process();
+            let (at, from) = match layout.ends {
+                Ends::Loop { next, .. } => (LOOPS[1] + next, LOOPS[0]),
+                _ => (LOOPS[1] + layout.frames.previous, FRAMES[0]),
+            };
+            let place = at & !0xfff;
+            let mut bytes = [0; 128];
+            made.read(place, &mut bytes);
+            bytes[(at - place) as usize..][..8].copy_from_slice(&from.to_le_bytes());
+            made.put(place, &bytes);
+            let found = stacks(&made, &layout, &[THREAD]);
+            let [stack] = &found.threads[..] else {
+                panic!("{found:?}")
+            };
+            assert!(stack.is_cut && stack.runs.len() == 2, "{stack:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_process_has_a_short_stack(
+            which in 0..3usize,
+            damage in prop::collection::vec((0..100_000usize, any::<u8>()), 1..20),
+        ) {
+            let layout = Layout::some()[which];
+            let mut made = Maker::new(&layout).process();
+            let mut all: Vec<&mut u8> = made.all().collect();
+            for (at, byte) in damage {
+                let len = all.len();
+                *all[at % len] = byte;
+            }
+            let found = stacks(&made, &layout, &[THREAD]);
+            let frames = |s: &Stack| s.runs.iter().map(|r| r.frames.len()).sum::<usize>();
+            prop_assert!(found.threads.iter().all(|t| frames(t) <= 2));
+        }
+
+        #[test]
+        fn any_memory_has_a_stack_that_ends(which in 0..3usize, bytes in prop::collection::vec(any::<u8>(), 8..400)) {
+            let layout = Layout::some()[which];
+            // All addresses are there, and lead to each other.
+            let read = |at: u64, into: &mut [u8]| {
+                for (to, i) in into.iter_mut().zip(at..) {
+                    *to = bytes[(i % bytes.len() as u64) as usize];
+                }
+                true
+            };
+            let found = all(&Memory::new(&read), &layout, RUNTIME, &[THREAD]);
+            let frames = found.threads.iter().flat_map(|t| &t.runs).map(|r| r.frames.len());
+            prop_assert!(frames.sum::<usize>() <= 2 * MOST_FRAMES);
+        }
     }
 }

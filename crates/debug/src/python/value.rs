@@ -48,7 +48,7 @@ impl<'a> Values<'a> {
     }
 
     /// The class of an object, if it is one of the interpreter's own.
-    fn own_class(&self, at: u64) -> Option<String> {
+    pub fn own_class(&self, at: u64) -> Option<String> {
         let o = &self.layout.objects;
         let class = self.memory.pointer(at.checked_add(o.class)?)?;
         let flags = self.memory.word(class.checked_add(o.class_flags)?)?;
@@ -392,6 +392,9 @@ fn quote_bytes(bytes: &[u8], out: &mut String) {
                 out.push('\\');
                 out.push(char::from(*byte));
             }
+            b'\n' => out.push_str("\\n"),
+            b'\t' => out.push_str("\\t"),
+            b'\r' => out.push_str("\\r"),
             b' '..=b'~' => out.push(char::from(*byte)),
             _ => {
                 let _ = write!(out, "\\x{byte:02x}");
@@ -399,4 +402,44 @@ fn quote_bytes(bytes: &[u8], out: &mut String) {
         }
     }
     out.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made::Maker;
+    use super::*;
+
+    #[test]
+    fn values_are_shown_as_python_shows_them() {
+        for layout in Layout::some() {
+            let mut maker = Maker::new(&layout);
+            let (zero, small, word) = (maker.integer(0), maker.integer(-42), maker.text("it's\n"));
+            let data = maker.bytes(b"\0'a");
+            let one = maker.tuple(&[small]);
+            let many = maker.tuple(&[zero; 20]);
+            let deep = (0..5).fold(one, |inner, _| maker.tuple(&[inner]));
+            let long = maker.text(&"ab".repeat(100));
+            let made = maker.made;
+            let read = |at: u64, into: &mut [u8]| made.read(at, into);
+            let memory = Memory::new(&read);
+            let shown = |at| Values::new(&memory, &layout).shown(at);
+            assert_eq!(shown(zero), "0");
+            assert_eq!(shown(word), "'it\\'s\\n'");
+            assert_eq!(shown(data), "b'\\x00\\'a'");
+            assert_eq!(shown(one), "(-42,)");
+            assert_eq!(shown(many), "(0, 0, 0, 0, 0, 0, 0, 0, ... 12 more)");
+            assert_eq!(shown(deep), "(((<tuple of 1>,),),)");
+            assert_eq!(shown(long), format!("'{}'... 120 more", "ab".repeat(40)));
+            assert_eq!(shown(0x33), "<unreadable object at 0x33>");
+            let variable = |word| Values::new(&memory, &layout).variable(word, false);
+            // An integer that is in the reference itself, and no value.
+            assert_eq!(
+                variable((-5i64 << TAG_BITS) as u64 | TAGGED).as_deref(),
+                Some("-5")
+            );
+            assert_eq!(variable(zero | 1).as_deref(), Some("0"));
+            assert_eq!(variable(0), None);
+            assert_eq!(variable(1), None);
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use super::mi;
 use super::session::Session;
+use crate::python::{placed, Native};
 use anyhow::{Context, Result};
+use reprise_debug::python;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
@@ -25,6 +27,8 @@ pub struct Frame {
     pub thread: i64,
     /// How many frames it has called.
     pub level: i64,
+    /// It is a function of Python's that this frame runs: its number among those that were told of.
+    pub python: Option<usize>,
 }
 
 /// What is known of where the replay stands.
@@ -35,6 +39,10 @@ pub struct Frames {
     /// gdb's number of the one that has stopped.
     current: i64,
     told: Vec<Frame>,
+    /// Functions of Python's that were told of.
+    python: Vec<python::Frame>,
+    /// What the replay tells of Python's stacks, by gdb's number of the thread.
+    stacks: BTreeMap<i64, Option<python::Stack>>,
     /// Numbers of frames that were told of before it last moved.
     before: i64,
 }
@@ -56,6 +64,8 @@ impl Frames {
     pub fn forget(&mut self) {
         self.before += self.told.len() as i64;
         self.told.clear();
+        self.python.clear();
+        self.stacks.clear();
     }
 
     /// The thread that has stopped, by its id in the recording.
@@ -96,7 +106,13 @@ impl Frames {
         Frame {
             thread: self.current,
             level: 0,
+            python: None,
         }
+    }
+
+    /// The function of Python's that a frame stands for.
+    pub fn python(&self, frame: Frame) -> Option<&python::Frame> {
+        self.python.get(frame.python?)
     }
 }
 
@@ -198,6 +214,15 @@ impl Session {
         let first = first.clamp(0, i64::from(i32::MAX));
         let levels = arguments["levels"].as_i64().filter(|n| *n > 0);
         let levels = levels.unwrap_or(MOST_FRAMES).min(MOST_FRAMES);
+        if let Some(python) = self.python_stack(number, &arguments["threadId"])? {
+            let all = self.with_python(number, &python)?;
+            let known = all.len();
+            let page = all.into_iter().skip(first as usize).take(levels as usize);
+            let frames: Result<Vec<Value>> = page
+                .map(|(frame, one)| self.any_frame_for_client(frame, one))
+                .collect();
+            return Ok(json!({"stackFrames": frames?, "totalFrames": known}));
+        }
         let last = first + levels - 1;
         let stack = self.mi(&format!(
             "-stack-list-frames --thread {number} {first} {last}"
@@ -216,6 +241,7 @@ impl Session {
             let id = self.frames.tell(Frame {
                 thread: number,
                 level,
+                python: None,
             });
             frames.push(self.frame_for_client(id, one)?);
         }
@@ -223,6 +249,76 @@ impl Session {
         // One more says that there may be more.
         let more = i64::from(frames.len() as i64 == levels);
         Ok(json!({"stackFrames": frames, "totalFrames": known + more}))
+    }
+
+    /// What the replay tells of a thread's stack in Python; `None`: it has none.
+    fn python_stack(&mut self, number: i64, tid: &Value) -> Result<Option<python::Stack>> {
+        if let Some(known) = self.frames.stacks.get(&number) {
+            return Ok(known.clone());
+        }
+        let told = self.monitor(&format!("python {tid}"))?;
+        let told: python::Stacks = serde_json::from_str(&told).unwrap_or_default();
+        let stack = told.threads.into_iter().next();
+        self.frames.stacks.insert(number, stack.clone());
+        Ok(stack)
+    }
+
+    /// All frames of a thread, Python's before the native ones that run them, with what gdb says of the native ones.
+    fn with_python(&mut self, number: i64, stack: &python::Stack) -> Result<Vec<(Frame, Value)>> {
+        let listed = self.mi(&format!(
+            "-stack-list-frames --thread {number} 0 {}",
+            MOST_FRAMES - 1
+        ))?;
+        let listed = mi::list(&listed, "stack");
+        let mut natives = Vec::with_capacity(listed.len());
+        for (one, level) in listed.iter().zip(0..) {
+            natives.push(Native {
+                sp: self.stack_pointer(number, level),
+                function: mi::text(one, "func").map(String::from),
+            });
+        }
+        let mut all = Vec::new();
+        let placed = placed(&natives, stack);
+        for ((one, python), level) in listed.iter().zip(placed).zip(0..) {
+            for function in python {
+                self.frames.python.push(function);
+                let frame = Frame {
+                    thread: number,
+                    level,
+                    python: Some(self.frames.python.len() - 1),
+                };
+                all.push((frame, Value::Null));
+            }
+            let frame = Frame {
+                thread: number,
+                level,
+                python: None,
+            };
+            all.push((frame, one.clone()));
+        }
+        Ok(all)
+    }
+
+    fn stack_pointer(&mut self, thread: i64, level: i64) -> Option<u64> {
+        let command = format!("-data-evaluate-expression --thread {thread} --frame {level} $sp");
+        let told = self.mi(&command).ok()?;
+        // With a type before it, in some languages.
+        let (_, digits) = mi::text(&told, "value")?.split_once("0x")?;
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit());
+        u64::from_str_radix(&digits[..end.unwrap_or(digits.len())], 16).ok()
+    }
+
+    fn any_frame_for_client(&mut self, frame: Frame, one: Value) -> Result<Value> {
+        let id = self.frames.tell(frame);
+        let Some(function) = self.frames.python(frame).cloned() else {
+            return self.frame_for_client(id, &one);
+        };
+        let line = function.line.map_or(0, |line| self.line_for(line.into()));
+        let mut told = json!({"id": id, "name": function.function, "column": 0, "line": line});
+        if let Some(source) = self.source(&json!({"fullname": function.file}))? {
+            told["source"] = source;
+        }
+        Ok(told)
     }
 
     fn frame_for_client(&mut self, id: i64, one: &Value) -> Result<Value> {

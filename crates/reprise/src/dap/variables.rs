@@ -25,6 +25,8 @@ const ACCESS: [&str; 3] = ["public", "private", "protected"];
 enum Whole {
     Locals(Frame),
     Registers(Frame),
+    /// Variables of a function of Python's.
+    Python(Frame),
     /// Where the replay is.
     Recording,
     /// A variable object, from this part on.
@@ -121,6 +123,14 @@ impl Session {
     /// When there is no such frame.
     pub fn scopes(&mut self, arguments: &Value) -> Result<Value> {
         let frame = self.frames.frame(&arguments["frameId"])?;
+        if frame.python.is_some() {
+            let locals = self.variables.tell(Whole::Python(frame));
+            let recording = self.variables.tell(Whole::Recording);
+            return Ok(json!({"scopes": [
+                {"name": "Python locals", "presentationHint": "locals", "variablesReference": locals, "expensive": false},
+                {"name": "Recording", "variablesReference": recording, "expensive": false},
+            ]}));
+        }
         let locals = self.variables.tell(Whole::Locals(frame));
         let registers = self.variables.tell(Whole::Registers(frame));
         let recording = self.variables.tell(Whole::Recording);
@@ -147,6 +157,7 @@ impl Session {
         let all = match self.variables.whole(reference)? {
             Whole::Locals(frame) => self.locals(reference, frame)?,
             Whole::Registers(frame) => self.registers(frame)?,
+            Whole::Python(frame) => self.python_locals(frame),
             Whole::Recording => self.recording()?,
             Whole::Expression { frame, text } => {
                 let object = self.create(frame, &text)?;
@@ -513,6 +524,14 @@ impl Session {
         }
     }
 
+    fn python_locals(&self, frame: Frame) -> Vec<Value> {
+        let locals = self.frames.python(frame).map(|f| f.locals.as_slice());
+        let told = locals.unwrap_or_default().iter().map(
+            |local| json!({"name": local.name, "value": local.value, "variablesReference": 0}),
+        );
+        told.collect()
+    }
+
     /// `evaluate`.
     ///
     /// # Errors
@@ -530,6 +549,11 @@ impl Session {
             None | Some(Value::Null) => self.frames.newest(),
             Some(id) => self.frames.frame(id)?,
         };
+        // Of Python's functions only the variables are known; all else is an expression of the frame that runs them.
+        let locals = self.python_locals(frame);
+        if let Some(local) = locals.into_iter().find(|l| l["name"] == text.trim()) {
+            return Ok(json!({"result": local["value"], "variablesReference": 0}));
+        }
         let mut told = self.value_of(frame, text)?;
         told["result"] = told["value"].take();
         if let Value::Object(told) = &mut told {

@@ -8,7 +8,9 @@ use super::tool::Question;
 use super::warm;
 use crate::cli::At;
 use crate::debug::place;
+use crate::python;
 use anyhow::{bail, ensure, Result};
+use reprise_debug::python::Stack;
 use reprise_debug::Place;
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
@@ -19,6 +21,8 @@ use std::sync::Arc;
 const FRAMES: u64 = 8;
 /// ... and at most.
 const MOST_FRAMES: u64 = 200;
+/// This part of an answer may be variables of one thread's.
+const VARIABLES: usize = 4;
 /// Lines of source before and after a line, ...
 const CONTEXT: u64 = 8;
 /// ... and at most.
@@ -77,6 +81,30 @@ pub async fn subject(
     Ok((subject, word))
 }
 
+/// Where threads are: what gdb answers to this question, with the functions of Python's at the frames that run them.
+///
+/// # Errors
+/// What gdb says.
+pub async fn stacks(
+    sessions: &Sessions,
+    subject: &Subject,
+    question: &Value,
+    limits: &Limits,
+) -> Result<Value> {
+    let mut found = warm::ask(sessions, subject, question, limits).await?;
+    let stacks = found.as_object_mut().and_then(|f| f.remove("python"));
+    let stacks: Vec<Stack> = serde_json::from_value(stacks.unwrap_or(json!([])))?;
+    let most = question["frames"].as_u64().unwrap_or(FRAMES) as usize;
+    let threads = found["threads"].as_array_mut();
+    for thread in threads.into_iter().flatten() {
+        let is_it = |s: &&Stack| thread["thread"] == s.thread;
+        if let Some(stack) = stacks.iter().find(is_it) {
+            python::place_in(thread, stack, most, limits.bytes / VARIABLES);
+        }
+    }
+    Ok(found)
+}
+
 /// Where threads are.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -116,7 +144,7 @@ impl Question for Backtrace {
             "ask": "backtrace", "at": at, "thread": self.thread, "arguments": self.arguments,
             "frames": self.frames.unwrap_or(FRAMES).clamp(1, MOST_FRAMES),
         });
-        let mut found = warm::ask(&sessions, &subject, &question, &limits).await?;
+        let mut found = stacks(&sessions, &subject, &question, &limits).await?;
         let threads = found["threads"].as_array_mut().map(std::mem::take);
         let threads = threads.unwrap_or_default();
         let mut head = found.as_object().cloned().unwrap_or_default();

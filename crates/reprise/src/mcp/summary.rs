@@ -4,9 +4,8 @@ use super::child::{json, lines, words};
 use super::limits::Limits;
 use super::reading::{races, Id};
 use super::sessions::Sessions;
-use super::standing::subject;
+use super::standing::{stacks, subject};
 use super::tool::Question;
-use super::warm;
 use anyhow::Result;
 use reprise_abi::engine::{can, Engine};
 use rmcp::schemars::{self, JsonSchema};
@@ -113,7 +112,7 @@ impl Summary {
     async fn threads(&self, trace: &str, sessions: &Sessions, limits: &Limits) -> Result<Value> {
         let (subject, at) = subject(sessions, Some(trace), self.pid.as_ref(), None, limits).await?;
         let question = json!({"ask": "backtrace", "at": at, "frames": FRAMES});
-        warm::ask(sessions, &subject, &question, limits).await
+        stacks(sessions, &subject, &question, limits).await
     }
 }
 

@@ -96,10 +96,22 @@ def stand(asked):
     standing = place
 
 
-def frames_of(frame, limit, arguments):
+# What the replay tells of Python's stacks, by thread.
+def python_stacks():
+    try:
+        stacks = json.loads(server("python"))["threads"]
+    except (gdb.error, ValueError):
+        return {}
+    return {stack["thread"]: stack for stack in stacks}
+
+
+# Of a thread that is in Python all frames are wanted, with their stacks' pointers: it is found by these where its functions belong.
+def frames_of(frame, limit, arguments, in_python=False):
     listed = []
-    while frame is not None and len(listed) < limit:
+    while frame is not None and len(listed) < (MOST_FRAMES if in_python else limit):
         one = {"function": frame.name() or "??"}
+        if in_python:
+            one["sp"] = int(frame.read_register("rsp")) & (1 << 64) - 1
         line = frame.find_sal()
         if line.symtab is not None:
             one["file"] = line.symtab.filename
@@ -109,7 +121,7 @@ def frames_of(frame, limit, arguments):
             if path:
                 one["object"] = path[len(root):] if path.startswith(root) else path
             one["pc"] = "0x%x" % frame.pc()
-        if arguments and frame.function() is not None:
+        if arguments and len(listed) < limit and frame.function() is not None:
             one["arguments"] = arguments_of(frame)
         listed.append(one)
         try:
@@ -189,7 +201,7 @@ def backtrace(asked):
     current = gdb.selected_thread()
     if current is None:
         raise Failed("there are no threads at event %d" % now)
-    listed = []
+    listed, python = [], python_stacks()
     for thread in threads():
         if asked.get("thread") not in (None, thread.ptid[1]):
             continue
@@ -204,14 +216,14 @@ def backtrace(asked):
         waits = mutex_of(newest)
         if waits:
             one["waits_for"] = waits
-        one["frames"] = frames_of(newest, asked["frames"], asked.get("arguments"))
+        one["frames"] = frames_of(newest, asked["frames"], asked.get("arguments"), thread.ptid[1] in python)
         listed.append(one)
     current.switch()
     if not listed:
         select(asked)
     # The one that stopped comes first.
     listed.sort(key=lambda one: not one.get("stopped", False))
-    return {"event": now, "of": all, "why": why_here(), "threads": listed}
+    return {"event": now, "of": all, "why": why_here(), "threads": listed, "python": list(python.values())}
 
 
 def why_here():
@@ -262,6 +274,9 @@ def evaluate(asked):
 
 # The name of a file beside the sources of a trace that may have been moved, as gdb finds it.
 def source(asked):
+    if (asked.get("file") or "").startswith("/") and asked["file"].endswith(".py"):
+        # Of scripts gdb knows nothing.
+        return lines_around(asked["file"], asked["line"], asked["context"])
     if asked.get("file"):
         place = "%s:%d" % (asked["file"], asked["line"])
         try:
@@ -284,6 +299,10 @@ def source(asked):
     path = sal.symtab.fullname()
     if path.startswith(root):
         path = path[len(root):]
+    return lines_around(path, line, asked["context"])
+
+
+def lines_around(path, line, context):
     if not SOURCES.match(path):
         raise Failed("%s has not the name of a source file" % path)
     try:
@@ -293,8 +312,8 @@ def source(asked):
             text = file.read().split("\n")
     except OSError as why:
         raise Failed("the trace has no sources, and %s can't be read: %s" % (path, why.strerror))
-    first = max(1, line - asked["context"])
-    last = min(len(text), line + asked["context"])
+    first = max(1, line - context)
+    last = min(len(text), line + context)
     shown = [{"line": n, "text": text[n - 1]} for n in range(first, last + 1)]
     return {"file": path, "line": line, "lines": shown}
 

@@ -8,6 +8,7 @@ mod bisect;
 mod mcp;
 mod origin;
 mod pictures;
+mod python;
 mod questions;
 mod races;
 mod view;

@@ -654,6 +654,65 @@ fn wrong_messages_and_arguments_get_one_sentence() {
 }
 
 #[test]
+fn an_agent_is_told_of_functions_of_python() {
+    let Some(python) = common::pythons().into_iter().next() else {
+        return skip("python3 is older than 3.11, or not CPython");
+    };
+    let place = Workplace::new();
+    let script = common::sources().join("debugged_python.py");
+    let line = |what: &str| {
+        let text = std::fs::read_to_string(&script).expect("a guest's source");
+        text.lines().position(|l| l.contains(what)).expect("a line") + 1
+    };
+    let mut client = Client::begin(&place);
+    let command = json!([python, script, "abort"]);
+    client.get("record", json!({"command": command}));
+    let told = client.get("backtrace", json!({"frames": 12, "max_bytes": 100_000}));
+    let thread = &told["list"][0];
+    let frames = thread["frames"].as_array().expect("frames");
+    let functions: Vec<&Value> = frames
+        .iter()
+        .flat_map(|f| f["python"].as_array().into_iter().flatten())
+        .collect();
+    let names: Vec<_> = functions.iter().map(|f| f["function"].as_str()).collect();
+    // Also those of frames that are beyond the limit.
+    let wanted = ["compare", "sort", "lists", "work"].map(Some);
+    assert_eq!(names[..4], wanted, "{thread}");
+    assert_eq!(functions[1]["line"], line("here it sorts"), "{thread}");
+    let locals = functions[1]["locals"].as_array().expect("variables");
+    let label = locals.iter().find(|l| l["name"] == "label");
+    assert_eq!(label.expect("one")["value"], "'of a call'", "{thread}");
+    let numbers: Vec<u64> = frames
+        .iter()
+        .map(|f| f["frame"].as_u64().expect("a number"))
+        .collect();
+    assert!(
+        numbers.is_sorted() && numbers[..12].iter().copied().eq(0..12),
+        "{numbers:?}"
+    );
+    assert!(
+        frames[12..].iter().all(|f| f["python"].is_array()),
+        "{thread}"
+    );
+    assert!(!thread.to_string().contains("\"sp\""), "{thread}");
+    // What is small has room in a small answer.
+    let told = client.get("backtrace", json!({"frames": 3}));
+    let functions = &told["list"][0]["frames"][3]["python"];
+    assert_eq!(functions[0]["function"], "compare", "{told}");
+    let summary = client.get("summary", json!({}));
+    assert!(
+        summary["threads"].to_string().contains("compare"),
+        "{summary}"
+    );
+    let lines = client.get(
+        "source",
+        json!({"file": script, "line": line("here it sorts"), "context": 1}),
+    );
+    assert!(lines["lines"].to_string().contains("libc.qsort"), "{lines}");
+    client.end();
+}
+
+#[test]
 fn much_is_told_page_by_page() {
     let place = Workplace::new();
     let many = program(

@@ -11,6 +11,7 @@
 //! - `REPRISE_TEST_HANG_SECONDS`: the limit for one run (120); a whole test has five times that, a long one twenty times (`watchdog.rs`).
 //! - `REPRISE_TEST_STRICT=1`: tests that can't run here fail instead of being skipped.
 //! - `REPRISE_TEST_JOURNAL`: a file to which each test adds what it did (see `journal.rs`); `scripts/test.sh` sets it, and says it all in the end.
+//! - `REPRISE_TEST_PYTHONS`: more interpreters of Python whose stacks are looked at, paths with `:` between them (none; the system's own is always one).
 //! - `REPRISE_TEST_KEEP=1`: failing tests leave their directory and say where it is.
 #![allow(dead_code, clippy::print_stderr)]
 
@@ -1242,6 +1243,18 @@ pub fn system_program(name: &str) -> PathBuf {
     installed(name).unwrap_or_else(|| {
         panic!("{name} is not installed: scripts/setup-tests.sh installs what the tests need")
     })
+}
+
+/// Interpreters of Python whose stacks can be told: the system's, if it is new enough, and those that the environment names.
+pub fn pythons() -> Vec<PathBuf> {
+    let system = system_program("python3");
+    let can =
+        "import sys; sys.exit(sys.version_info < (3, 11) or sys.implementation.name != 'cpython')";
+    let asked = Command::new(&system).args(["-c", can]).status();
+    let system = Some(system).filter(|_| asked.is_ok_and(|s| s.success()));
+    let more = std::env::var_os("REPRISE_TEST_PYTHONS").unwrap_or_default();
+    let more = std::env::split_paths(&more).filter(|p| !p.as_os_str().is_empty());
+    system.into_iter().chain(more).collect()
 }
 
 /// A port of this machine on which nobody listens, below those that the kernel gives to whoever connects (ip(7), `ip_local_port_range`): none of the

@@ -449,6 +449,78 @@ fn a_crash_is_told_with_its_signal() {
 }
 
 #[test]
+fn functions_of_python_are_frames_with_their_variables() {
+    let Some(python) = common::pythons().into_iter().next() else {
+        return skip("python3 is older than 3.11, or not CPython");
+    };
+    let place = Workplace::new();
+    let file = source("debugged_python.py");
+    let guest = Guest::program(python).args([file.clone().into_os_string(), "abort".into()]);
+    let trace = place.record(&guest.ends(common::Outcome::Signal(libc::SIGABRT)));
+    let mut client = Client::at(&place, &trace.dir, json!({"at": "crash"}));
+    client.get("configurationDone", json!({}));
+    let stop = client.event("stopped");
+    let thread = &stop["threadId"];
+    let whole = client.get("stackTrace", json!({"threadId": thread}));
+    let frames = whole["stackFrames"].as_array().expect("frames").clone();
+    assert_eq!(whole["totalFrames"], frames.len(), "{whole}");
+    let of_script = |f: &&Value| f["source"]["name"] == "debugged_python.py";
+    let functions: Vec<&Value> = frames.iter().filter(of_script).collect();
+    let names: Vec<_> = functions.iter().map(|f| f["name"].as_str()).collect();
+    assert_eq!(
+        names,
+        ["compare", "sort", "lists", "work"].map(Some),
+        "{whole}"
+    );
+    assert_eq!(
+        functions[0]["line"],
+        line_of(&file, "here it aborts"),
+        "{whole}"
+    );
+    assert_eq!(functions[0]["source"]["path"], json!(file), "{whole}");
+    // A stretch of the stack is the same stretch, and begins in the midst of it.
+    let at = frames
+        .iter()
+        .position(|f| f["name"] == "sort")
+        .expect("it is there");
+    let part = json!({"threadId": thread, "startFrame": at - 1, "levels": 3});
+    let part = client.get("stackTrace", part);
+    let part: Vec<_> = part["stackFrames"]
+        .as_array()
+        .expect("frames")
+        .iter()
+        .map(|f| f["name"].clone())
+        .collect();
+    let wanted: Vec<_> = frames[at - 1..at + 2]
+        .iter()
+        .map(|f| f["name"].clone())
+        .collect();
+    assert_eq!(part, wanted, "{whole}");
+    let scopes = client.get("scopes", json!({"frameId": functions[1]["id"]}));
+    assert_eq!(scopes["scopes"][0]["name"], "Python locals", "{scopes}");
+    let locals = scopes["scopes"][0]["variablesReference"].clone();
+    let locals = client.get("variables", json!({"variablesReference": locals}));
+    let locals = locals["variables"].as_array().expect("variables").clone();
+    let value = |name: &str| {
+        let one = locals.iter().find(|l| l["name"] == name);
+        one.unwrap_or_else(|| panic!("{locals:?}"))["value"].clone()
+    };
+    assert_eq!(value("numbers"), "[30, 20, 10]");
+    assert_eq!(value("label"), "'of a call'");
+    assert_eq!(client.evaluated("label", functions[1]), "'of a call'");
+    // Native frames are what they were.
+    let native = frames
+        .iter()
+        .find(|f| f["name"].as_str().is_some_and(|n| n.contains("abort")));
+    let scopes = client.get("scopes", json!({"frameId": native.expect("a frame")["id"]}));
+    assert_eq!(scopes["scopes"][0]["name"], "Locals", "{scopes}");
+    // What was told of holds as long as it stands here.
+    client.moved("stepBack", thread);
+    client.refused("scopes", json!({"frameId": functions[1]["id"]}));
+    client.end();
+}
+
+#[test]
 fn a_logpoint_tells_all_hits_at_once() {
     let place = Workplace::new();
     let trace = recorded(&place, None, &[]);
