@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 [ -d "$HOME/.cargo/bin" ] && PATH="$PATH:$HOME/.cargo/bin"
 export PATH
 targets=${1:-all} seconds=${2:-60}
-[ "$targets" = all ] && targets="manifest pack entries requests elf lengths expressions filters names packets"
+[ "$targets" = all ] && targets="manifest pack entries requests elf lengths expressions filters names packets python"
 host=$(rustc -vV | sed -n 's/^host: //p')
 work=target/fuzz
 bin=$work/$host/release
@@ -64,6 +64,8 @@ printf '\046\000\005\042\007\023\016\040\000\030\046\000\000\030\026\020\042\003
 seed expressions '' "$seeds/condition"
 printf '%s' '$qSupported:swbreak+#00$Z0,401136,1;X3,220127X3,220027#00$qGetTLSAddr:p1.2,10,7f0000#00$qXfer:siginfo:read::0,100#00$?#3f' >"$seeds/said"
 seed packets '' "$seeds/said"
+printf 'xdebugpy\000\000\016\003\000\000\000\000\000\000\000\000\000\000\000\000' >"$seeds/table"
+seed python '' "$seeds/table"
 
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 mkdir -p "$work/found"

@@ -1,4 +1,5 @@
-//! What gdb may send, made up by a fuzzer: `fuzz/fuzz_targets/packets.rs` and `fuzz/fuzz_targets/expressions.rs` say what must hold. Here, because what reads it is
+//! What gdb may send, and what a program's memory may be, made up by a fuzzer: `fuzz/fuzz_targets/packets.rs`, `fuzz/fuzz_targets/expressions.rs` and
+//! `fuzz/fuzz_targets/python.rs` say what must hold. Here, because what reads it is
 //! nobody's business outside of this crate. In builds for a fuzzer and in tests only.
 
 use crate::debuggee::General;
@@ -120,6 +121,11 @@ pub fn expressions(data: &[u8]) {
     }
 }
 
+/// Takes `data` for the memory of a program that is Python's.
+pub fn python(data: &[u8]) {
+    crate::python::any_memory(data);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +165,13 @@ mod tests {
         #[test]
         fn any_packets(said in prop_oneof![changed(SAID.to_vec()), anything()]) {
             packets(&said);
+        }
+
+        #[test]
+        fn any_memory_of_python(
+            data in prop_oneof![anything(), anything().prop_map(|rest| [b"xdebugpy\0\0\x0e\x03".to_vec(), rest].concat())],
+        ) {
+            python(&data);
         }
 
         #[test]

@@ -71,32 +71,24 @@ impl Code {
 /// The line of the instruction with this number, in units. Each entry is for a few instructions: a byte with its highest bit set, which says in bits 3 to 6
 /// which form it has and in the rest for how many instructions it is, and what belongs to the form.
 fn line(table: &[u8], first_line: u32, instruction: i64) -> Option<u32> {
-    /// Only columns.
-    const SHORT_ENDS: u8 = 10;
-    /// The line is 0 to 2 further.
-    const ONE_LINE_ENDS: u8 = 13;
-    /// The line, with and without columns.
-    const NO_COLUMNS: u8 = 13;
-    const LONG: u8 = 14;
+    /// From here on the line is 0 to 2 further; before, it's the same.
+    const ONE_LINE: u8 = 10;
+    /// From here on it is told, ...
+    const TOLD: u8 = 13;
+    /// ... and here there is none.
+    const NONE: u8 = 15;
     let (mut at, mut line, mut begins) = (0, i64::from(first_line), 0);
     while let Some(head) = table.get(at).copied() {
         let form = head >> 3 & 0xf;
-        let has_line = match form {
-            ..SHORT_ENDS => true,
-            ..ONE_LINE_ENDS => {
-                line += i64::from(form - SHORT_ENDS);
-                true
-            }
-            NO_COLUMNS | LONG => {
-                line += signed(table.get(at + 1..).unwrap_or_default());
-                true
-            }
-            _ => false,
-        };
+        match form {
+            ONE_LINE..TOLD => line += i64::from(form - ONE_LINE),
+            TOLD..NONE => line += signed(table.get(at + 1..).unwrap_or_default()),
+            _ => {}
+        }
         begins += i64::from(head & 7) + 1;
         if instruction < begins {
             let line = u32::try_from(line).ok();
-            return line.filter(|line| has_line && *line != 0);
+            return line.filter(|line| form != NONE && *line != 0);
         }
         at += 1;
         // What belongs to an entry has its highest bit clear.

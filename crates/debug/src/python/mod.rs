@@ -132,6 +132,26 @@ impl Debuggee {
     }
 }
 
+/// Reads a memory in which all addresses are there, and lead to these bytes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn any_memory(bytes: &[u8]) {
+    let Some(first) = bytes.first() else { return };
+    let read = |at: u64, into: &mut [u8]| {
+        for (to, i) in into.iter_mut().zip(0..) {
+            *to = bytes[(at.wrapping_add(i) % bytes.len() as u64) as usize];
+        }
+        true
+    };
+    let memory = Memory::new(&read);
+    let known = Layout::some()[usize::from(*first) % 3];
+    let layout = Layout::of(&memory, 0, None).unwrap_or(known);
+    let thread = Native {
+        thread: 1,
+        pointer: memory.word(layout.states.pointer).unwrap_or(0),
+    };
+    as_json(&stack::all(&memory, &layout, 0, &[thread]));
+}
+
 /// As JSON without any character beyond ASCII, which gdb would have to have a locale for.
 pub(crate) fn as_json(stacks: &Stacks) -> String {
     let text = serde_json::to_string(stacks).unwrap_or_default();
