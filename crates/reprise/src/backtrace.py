@@ -1,4 +1,4 @@
-# Writes the backtraces of all threads as JSON into the file that REPRISE_ANSWER names. Run inside gdb.
+# Writes the backtraces of all threads, and of goroutines, as JSON into the file that REPRISE_ANSWER names. Run inside gdb, behind goroutine_stacks.py.
 import gdb
 import json
 import os
@@ -13,21 +13,26 @@ def python_stacks():
         return {"threads": []}
 
 
-def frames(root, with_sp):
+def described(frame):
+    one = {"pc": frame.pc(), "function": frame.name()}
+    place = frame.find_sal()
+    if place.symtab is not None:
+        one["file"] = place.symtab.filename
+        one["line"] = place.line
+    path = gdb.solib_name(frame.pc()) or gdb.current_progspace().filename
+    path = named.get(path, path)
+    if path:
+        one["object"] = path[len(root):] if path.startswith(root) else path
+    return one
+
+
+def frames(with_sp):
     frame = gdb.newest_frame()
     listed = []
     while frame is not None and len(listed) < MOST_FRAMES:
-        one = {"pc": frame.pc(), "function": frame.name()}
+        one = described(frame)
         if with_sp:
             one["sp"] = int(frame.read_register("rsp")) & (1 << 64) - 1
-        place = frame.find_sal()
-        if place.symtab is not None:
-            one["file"] = place.symtab.filename
-            one["line"] = place.line
-        path = gdb.solib_name(frame.pc()) or gdb.current_progspace().filename
-        path = named.get(path, path)
-        if path:
-            one["object"] = path[len(root):] if path.startswith(root) else path
         listed.append(one)
         try:
             frame = frame.older()
@@ -49,9 +54,12 @@ for thread in gdb.selected_inferior().threads():
     threads.append({
         "thread": thread.ptid[1],
         "stopped": thread.num == current.num,
-        "frames": frames(root, thread.ptid[1] in in_python),
+        "frames": frames(thread.ptid[1] in in_python),
     })
 # The one that stopped comes first.
 threads.sort(key=lambda thread: (not thread["stopped"], thread["thread"]))
+current.switch()
+all_goroutines, are_cut = goroutines(described)
+answer = {"threads": threads, "python": python, "goroutines": all_goroutines, "goroutines_are_cut": are_cut}
 with open(os.environ["REPRISE_ANSWER"], "w") as out:
-    json.dump({"threads": threads, "python": python}, out)
+    json.dump(answer, out)

@@ -14,7 +14,10 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What gdb is told to run.
-const SCRIPT: &str = include_str!("backtrace.py");
+const SCRIPT: &str = concat!(
+    include_str!("goroutine_stacks.py"),
+    include_str!("backtrace.py")
+);
 
 /// What the script writes.
 #[derive(Serialize, Deserialize)]
@@ -24,6 +27,32 @@ pub struct Backtraces {
     /// What the replay tells of those that are in Python.
     #[serde(default, skip_serializing)]
     python: Stacks,
+    /// Those of a Go program, but for the runtime's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    goroutines: Vec<Goroutine>,
+    /// There are more of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    goroutines_are_cut: bool,
+}
+
+/// Where a goroutine is.
+#[derive(Serialize, Deserialize)]
+struct Goroutine {
+    /// Its id.
+    goroutine: u64,
+    /// As the Go runtime calls it.
+    state: String,
+    /// Why it waits, in the runtime's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
+    /// The thread that runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<u32>,
+    /// The function that has started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_by: Option<String>,
+    /// Innermost first; none, if they are those of its thread.
+    frames: Vec<Frame>,
 }
 
 /// Where a thread is.
@@ -150,13 +179,36 @@ fn text(all: &Backtraces) -> String {
         let _ = writeln!(out, "thread {}{mark}", thread.thread);
         out += &stack(thread);
     }
+    for one in &all.goroutines {
+        let state = one.waits_for.as_deref().unwrap_or(&one.state);
+        let _ = write!(out, "goroutine {} ({state}", one.goroutine);
+        if let Some(thread) = one.thread {
+            let _ = write!(out, ", thread {thread}");
+        }
+        let _ = match &one.created_by {
+            Some(maker) => writeln!(out, "), created by {maker}"),
+            None => writeln!(out, ")"),
+        };
+        out += &lines(&one.frames);
+    }
+    if all.goroutines_are_cut {
+        out += "there are more goroutines\n";
+    }
     out
 }
 
 /// A thread's frames, a line each; functions of Python's stand before the frame that runs them, with their variables.
 pub fn stack(thread: &Thread) -> String {
+    let mut out = lines(&thread.frames);
+    if thread.python_is_cut {
+        out += "  py  there are more, which can't be read\n";
+    }
+    out
+}
+
+fn lines(frames: &[Frame]) -> String {
     let mut out = String::new();
-    for (frame, i) in thread.frames.iter().zip(0..) {
+    for (frame, i) in frames.iter().zip(0..) {
         let function = frame.function.as_deref().unwrap_or("??");
         let place = match (&frame.file, frame.line, &frame.object) {
             (Some(file), Some(line), _) => format!("at {file}:{line}"),
@@ -165,9 +217,6 @@ pub fn stack(thread: &Thread) -> String {
         };
         out += &python::lines(&frame.python);
         let _ = writeln!(out, "  #{i:<2} {function} {place}");
-    }
-    if thread.python_is_cut {
-        out += "  py  there are more, which can't be read\n";
     }
     out
 }

@@ -129,7 +129,7 @@ pub struct Backtrace {
 
 impl Question for Backtrace {
     const NAME: &'static str = "backtrace";
-    const ABOUT: &'static str = "Where all threads are, at the crash, at the end, or at any event, and for which locks they wait.";
+    const ABOUT: &'static str = "Where all threads are, at the crash, at the end, or at any event, and for which locks they wait; Go's goroutines after the threads.";
 
     async fn answer(self, sessions: Arc<Sessions>, limits: Limits) -> Result<Value> {
         let (subject, at) = subject(
@@ -143,13 +143,24 @@ impl Question for Backtrace {
         let question = json!({
             "ask": "backtrace", "at": at, "thread": self.thread, "arguments": self.arguments,
             "frames": self.frames.unwrap_or(FRAMES).clamp(1, MOST_FRAMES),
+            "goroutines": self.thread.is_none(),
         });
         let mut found = stacks(&sessions, &subject, &question, &limits).await?;
         let threads = found["threads"].as_array_mut().map(std::mem::take);
         let threads = threads.unwrap_or_default();
         let mut head = found.as_object().cloned().unwrap_or_default();
         head.insert("threads".into(), threads.len().into());
-        let rest = threads.into_iter().skip(self.offset);
+        if head.get("goroutines_are_cut") == Some(&json!(false)) {
+            head.remove("goroutines_are_cut");
+        }
+        let goroutines = match head.remove("goroutines") {
+            Some(Value::Array(all)) if !all.is_empty() => all,
+            _ => Vec::new(),
+        };
+        if !goroutines.is_empty() {
+            head.insert("goroutines".into(), goroutines.len().into());
+        }
+        let rest = threads.into_iter().chain(goroutines).skip(self.offset);
         Ok(page(head, "list", rest, self.offset, &limits))
     }
 }

@@ -1,4 +1,4 @@
-# Answers questions about a replay, one after the other, until nobody asks any more. Run inside gdb.
+# Answers questions about a replay, one after the other, until nobody asks any more. Run inside gdb, behind goroutine_stacks.py.
 #
 # A question is a line of JSON that comes through the socket whose number is in REPRISE_LINE, and so is its answer: {"done": ...}, {"failed": why},
 # {"interrupted": true}; with "lost" when the replay is gone.
@@ -223,7 +223,11 @@ def backtrace(asked):
         select(asked)
     # The one that stopped comes first.
     listed.sort(key=lambda one: not one.get("stopped", False))
-    return {"event": now, "of": all, "why": why_here(), "threads": listed, "python": list(python.values())}
+    answer = {"event": now, "of": all, "why": why_here(), "threads": listed, "python": list(python.values())}
+    if asked.get("goroutines"):
+        describe = lambda frame: frames_of(frame, 1, False)[0]
+        answer["goroutines"], answer["goroutines_are_cut"] = goroutines(describe, asked["frames"])
+    return answer
 
 
 def why_here():

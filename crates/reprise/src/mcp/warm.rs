@@ -34,7 +34,10 @@ use tokio::sync::Notify;
 use tokio::time::{timeout_at, Instant};
 
 /// What gdb runs.
-const LOOP: &str = include_str!("warm.py");
+const LOOP: &str = concat!(
+    include_str!("../goroutine_stacks.py"),
+    include_str!("warm.py")
+);
 /// Between two looks whether the server is ready.
 const LOOK: Duration = Duration::from_millis(5);
 /// What an interrupted question may take to end.

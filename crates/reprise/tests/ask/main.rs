@@ -5,6 +5,7 @@
 mod common;
 
 mod bisect;
+mod goroutines;
 mod mcp;
 mod origin;
 mod pictures;
