@@ -713,6 +713,39 @@ fn an_agent_is_told_of_functions_of_python() {
 }
 
 #[test]
+fn an_agent_is_told_of_goroutines_behind_the_threads() {
+    let place = Workplace::new();
+    let mut client = Client::begin(&place);
+    client.get("record", json!({"command": [common::built("asked_go")]}));
+    let told = client.get("backtrace", json!({"frames": 4, "max_bytes": 100_000}));
+    let list = told["list"].as_array().expect("a list");
+    let count = |what: &str| told[what].as_u64().expect("a number") as usize;
+    let (threads, goroutines) = list.split_at(count("threads"));
+    assert_eq!((goroutines.len(), count("goroutines")), (6, 6), "{told}");
+    assert!(threads
+        .iter()
+        .all(|t| t["thread"].is_u64() && t["goroutine"].is_null()));
+    let sleeps = goroutines.iter().find(|g| g["waits_for"] == "sleep");
+    let frames = sleeps.expect("one that sleeps")["frames"].as_array();
+    let frames = frames.expect("frames");
+    let names: Vec<_> = frames.iter().map(|f| f["function"].as_str()).collect();
+    assert_eq!(
+        names[..3],
+        ["runtime.gopark", "time.Sleep", "main.sleeps"].map(Some)
+    );
+    assert!(frames.len() <= 4, "{told}");
+    assert!(told.get("goroutines_are_cut").is_none(), "{told}");
+    // One thread is asked for, and no goroutine.
+    let thread = threads[0]["thread"].clone();
+    let told = client.get("backtrace", json!({"thread": thread}));
+    assert_eq!(told["list"].as_array().map(Vec::len), Some(1), "{told}");
+    // gdb follows threads' stacks as before.
+    let value = client.get("evaluate", json!({"expressions": ["'runtime.allglen'"]}));
+    assert!(value["values"][0]["value"].is_string(), "{value}");
+    client.end();
+}
+
+#[test]
 fn much_is_told_page_by_page() {
     let place = Workplace::new();
     let many = program(
