@@ -91,6 +91,43 @@ impl OpenFiles {
     }
 }
 
+/// A mapping as the program has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Mapping {
+    range: Range<u64>,
+    access: String,
+    offset: u64,
+    device: (u32, u32),
+    inode: u64,
+    name: String,
+}
+
+impl Mapping {
+    /// Is the other one the next part of the same code, behind this one? (Of data the kernel makes several mappings by itself.)
+    fn goes_on_in(&self, next: &Mapping) -> bool {
+        let is_behind = self.range.end == next.range.start
+            && self.offset + (self.range.end - self.range.start) == next.offset;
+        let same = |m: &Mapping| (m.device, m.inode, m.access.clone(), m.name.clone());
+        let is_code = self.inode != 0 && self.access.contains('x');
+        is_behind && is_code && same(self) == same(next)
+    }
+}
+
+/// As the kernel lists them.
+fn listed(all: &[Mapping], is_wanted: impl Fn(&Mapping) -> bool) -> String {
+    let mut out = String::new();
+    for one in all.iter().filter(|m| is_wanted(m)) {
+        let Range { start, end } = one.range;
+        let (major, minor) = one.device;
+        let _ = writeln!(
+            out,
+            "{start:x}-{end:x} {} {:08x} {major:02x}:{minor:02x} {} {}",
+            one.access, one.offset, one.inode, one.name
+        );
+    }
+    out
+}
+
 impl Debuggee {
     /// Opens what the program knew under this name.
     ///
@@ -106,6 +143,8 @@ impl Debuggee {
         let (process, what) = (parts.next(), parts.next_back());
         match (process, what) {
             (Some(_), Some("maps")) => Ok(Open::Made(self.mappings()?.into_bytes())),
+            // What gdb writes core files by.
+            (Some(_), Some("smaps")) => Ok(Open::Made(self.mappings_with_contents()?.into_bytes())),
             (Some(_), Some("cmdline")) => Ok(Open::Made(
                 self.program().map_or_else(Vec::new, |p| p.command.clone()),
             )),
@@ -156,8 +195,19 @@ impl Debuggee {
 
     /// The program's mappings, as /proc/PID/maps would list them, with the recorded names.
     pub(crate) fn mappings(&self) -> Result<String> {
+        Ok(listed(&self.shown_mappings()?, |_| true))
+    }
+
+    /// Those of which a core file has the contents. A reservation has none: programs such as Java's make some of many gigabytes.
+    fn mappings_with_contents(&self) -> Result<String> {
+        let is_reservation = |m: &Mapping| m.access.starts_with("---") && m.name.is_empty();
+        Ok(listed(&self.shown_mappings()?, |m| !is_reservation(m)))
+    }
+
+    /// In the replay the kernel has several mappings where code was rewritten; the program has one.
+    fn shown_mappings(&self) -> Result<Vec<Mapping>> {
         let maps = Maps::of(self.pid)?;
-        let mut out = String::new();
+        let mut all: Vec<Mapping> = Vec::new();
         let beside = self.beside();
         for line in maps.lines() {
             let Range { start, end } = line.range;
@@ -166,16 +216,20 @@ impl Debuggee {
             if start < RESERVATION_END && end > RESERVATION || is_ours {
                 continue;
             }
-            let name = self.recorded_name(&line.name.to_string_lossy());
-            let access = String::from_utf8_lossy(&line.access);
-            let (major, minor) = line.device;
-            let _ = writeln!(
-                out,
-                "{start:x}-{end:x} {access} {:08x} {major:02x}:{minor:02x} {} {name}",
-                line.offset, line.inode
-            );
+            let one = Mapping {
+                range: line.range,
+                access: String::from_utf8_lossy(&line.access).into_owned(),
+                offset: line.offset,
+                device: line.device,
+                inode: line.inode,
+                name: self.recorded_name(&line.name.to_string_lossy()),
+            };
+            match all.last_mut().filter(|last| last.goes_on_in(&one)) {
+                Some(last) => last.range.end = end,
+                None => all.push(one),
+            }
         }
-        Ok(out)
+        Ok(all)
     }
 
     /// The name under which the program mapped a file of the trace.
@@ -356,7 +410,34 @@ fn aliases(name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::normal;
+    use super::*;
+
+    #[test]
+    fn code_that_was_rewritten_is_one_mapping() {
+        let mapping = |start: u64, end: u64, access: &str, offset: u64, inode: u64| Mapping {
+            range: start..end,
+            access: access.into(),
+            offset,
+            device: (8, 1),
+            inode,
+            name: "/lib/x.so".into(),
+        };
+        let first = mapping(0x1000, 0x3000, "r-xp", 0x1000, 7);
+        assert!(first.goes_on_in(&mapping(0x3000, 0x4000, "r-xp", 0x3000, 7)));
+        for other in [
+            mapping(0x4000, 0x5000, "r-xp", 0x3000, 7),
+            mapping(0x3000, 0x4000, "r-xp", 0x4000, 7),
+            mapping(0x3000, 0x4000, "r--p", 0x3000, 7),
+            mapping(0x3000, 0x4000, "r-xp", 0x3000, 8),
+        ] {
+            assert!(!first.goes_on_in(&other), "{other:?}");
+        }
+        // Of what the linker has relocated, and what it hasn't.
+        let data = mapping(0x1000, 0x3000, "r--p", 0x1000, 7);
+        assert!(!data.goes_on_in(&mapping(0x3000, 0x4000, "r--p", 0x3000, 7)));
+        let listed = listed(&[first], |_| true);
+        assert_eq!(listed, "1000-3000 r-xp 00001000 08:01 7 /lib/x.so\n");
+    }
 
     #[test]
     fn names_lead_from_the_root() {

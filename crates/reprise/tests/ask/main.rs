@@ -6,6 +6,7 @@ mod common;
 
 mod bisect;
 mod goroutines;
+mod java;
 mod mcp;
 mod origin;
 mod pictures;
