@@ -12,12 +12,12 @@ use std::rc::Rc;
 const MOST_INTERPRETERS: usize = 256;
 /// Most states of threads, in all of them.
 const MOST_STATES: usize = 16_384;
-/// Most frames of a thread.
+/// Most frames of a thread, with the loops that run them.
 const MOST_FRAMES: usize = 1000;
 /// Most frames of all threads.
 const MOST_IN_ALL: usize = 100_000;
 /// Most bytes of all values of variables.
-const MOST_VALUES: usize = 4 << 20;
+const MOST_VALUES: usize = 1 << 20;
 /// In a frame's owner: from here on it is none of a function's, but lies on the native stack and says where a loop begins.
 const NO_FUNCTION: u8 = 3;
 /// What a variable is: one that several functions share.
@@ -91,7 +91,7 @@ impl Walk<'_> {
         for _ in 0..MOST_INTERPRETERS {
             let Some(here) = interpreter else { break };
             let mut state = self.pointer(here, s.threads);
-            while let Some(at) = state.filter(|at| found.len() < MOST_STATES && seen.insert(*at)) {
+            while let Some(at) = state.filter(|at| seen.len() < MOST_STATES && seen.insert(*at)) {
                 let number = self.word(at, s.number);
                 if let (Some(pointer), Some(number)) = (self.word(at, s.pointer), number) {
                     found.push(State {
@@ -111,38 +111,27 @@ impl Walk<'_> {
         let Some(first) = self.pointer(state, self.layout.states.innermost) else {
             return;
         };
+        let mut seen = HashSet::new();
         match self.layout.ends {
-            Ends::Owned => self.runs_that_frames_end(Some(first), stack),
+            Ends::Owned => self.runs_that_frames_end(Some(first), &mut seen, stack),
             Ends::Reached { innermost } => {
-                self.runs_that_frames_end(self.pointer(first, innermost), stack);
+                let first = self.pointer(first, innermost);
+                self.runs_that_frames_end(first, &mut seen, stack);
             }
             Ends::Loop {
                 innermost,
                 next,
                 is_outermost,
             } => {
-                let (mut reached, mut loops) = (Some(first), HashSet::new());
-                let mut seen = HashSet::new();
+                let mut reached = Some(first);
                 while let Some(at) = reached {
-                    if !loops.insert(at) || loops.len() > MOST_FRAMES {
-                        stack.is_cut = true;
-                        break;
-                    }
+                    let first = self.pointer(at, innermost);
                     let mut run = Run {
                         at,
                         frames: Vec::new(),
                     };
-                    let mut frame = self.pointer(at, innermost);
-                    let mut is_sound = true;
-                    while let Some(here) = frame {
-                        is_sound = self.add(here, &mut seen, &mut run);
-                        let ends = here.checked_add(is_outermost);
-                        let ends = ends.and_then(|at| self.memory.byte(at));
-                        frame = match is_sound && ends == Some(0) {
-                            true => self.pointer(here, self.layout.frames.previous),
-                            false => None,
-                        };
-                    }
+                    let is_sound =
+                        seen.insert(at) && self.run(first, is_outermost, &mut seen, &mut run);
                     keep(run, stack);
                     if !is_sound {
                         stack.is_cut = true;
@@ -154,9 +143,36 @@ impl Walk<'_> {
         }
     }
 
-    fn runs_that_frames_end(&mut self, first: Option<u64>, stack: &mut Stack) {
+    /// The frames of a loop, from its innermost one to that which says that it is the outermost. False: there is one that can't be read.
+    fn run(
+        &mut self,
+        first: Option<u64>,
+        is_outermost: u64,
+        seen: &mut HashSet<u64>,
+        run: &mut Run,
+    ) -> bool {
+        let mut frame = first;
+        while let Some(here) = frame {
+            if !self.add(here, seen, run) {
+                return false;
+            }
+            let ends = here.checked_add(is_outermost);
+            frame = match ends.and_then(|at| self.memory.byte(at)) {
+                Some(0) => self.pointer(here, self.layout.frames.previous),
+                _ => None,
+            };
+        }
+        true
+    }
+
+    /// Runs, each of which a frame ends that is no function's.
+    fn runs_that_frames_end(
+        &mut self,
+        first: Option<u64>,
+        seen: &mut HashSet<u64>,
+        stack: &mut Stack,
+    ) {
         let (mut frame, mut run) = (first, Run::default());
-        let mut seen = HashSet::new();
         while let Some(here) = frame {
             let owner = here.checked_add(self.layout.frames.owner);
             let Some(owner) = owner.and_then(|at| self.memory.byte(at)) else {
@@ -170,7 +186,7 @@ impl Walk<'_> {
                     stack.is_cut = true;
                     break;
                 }
-            } else if !self.add(here, &mut seen, &mut run) {
+            } else if !self.add(here, seen, &mut run) {
                 stack.is_cut = true;
                 break;
             }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use reprise_debug::python;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Frames that are told of when nobody says how many.
 const MOST_FRAMES: i64 = 1000;
@@ -31,6 +32,9 @@ pub struct Frame {
     pub python: Option<usize>,
 }
 
+/// Frames of a thread, with what gdb says of native ones.
+type Mixed = Vec<(Frame, Value)>;
+
 /// What is known of where the replay stands.
 #[derive(Default)]
 pub struct Frames {
@@ -41,8 +45,8 @@ pub struct Frames {
     told: Vec<Frame>,
     /// Functions of Python's that were told of.
     python: Vec<python::Frame>,
-    /// What the replay tells of Python's stacks, by gdb's number of the thread.
-    stacks: BTreeMap<i64, Option<python::Stack>>,
+    /// All frames of threads that are in Python, by gdb's number of the thread, with what gdb says of native ones; none: it isn't.
+    in_python: BTreeMap<i64, Option<Rc<Mixed>>>,
     /// Numbers of frames that were told of before it last moved.
     before: i64,
 }
@@ -65,7 +69,7 @@ impl Frames {
         self.before += self.told.len() as i64;
         self.told.clear();
         self.python.clear();
-        self.stacks.clear();
+        self.in_python.clear();
     }
 
     /// The thread that has stopped, by its id in the recording.
@@ -214,14 +218,12 @@ impl Session {
         let first = first.clamp(0, i64::from(i32::MAX));
         let levels = arguments["levels"].as_i64().filter(|n| *n > 0);
         let levels = levels.unwrap_or(MOST_FRAMES).min(MOST_FRAMES);
-        if let Some(python) = self.python_stack(number, &arguments["threadId"])? {
-            let all = self.with_python(number, &python)?;
-            let known = all.len();
-            let page = all.into_iter().skip(first as usize).take(levels as usize);
+        if let Some(all) = self.in_python(number, &arguments["threadId"])? {
+            let page = all.iter().skip(first as usize).take(levels as usize);
             let frames: Result<Vec<Value>> = page
-                .map(|(frame, one)| self.any_frame_for_client(frame, one))
+                .map(|(frame, one)| self.any_frame_for_client(*frame, one))
                 .collect();
-            return Ok(json!({"stackFrames": frames?, "totalFrames": known}));
+            return Ok(json!({"stackFrames": frames?, "totalFrames": all.len()}));
         }
         let last = first + levels - 1;
         let stack = self.mi(&format!(
@@ -251,20 +253,23 @@ impl Session {
         Ok(json!({"stackFrames": frames, "totalFrames": known + more}))
     }
 
-    /// What the replay tells of a thread's stack in Python; `None`: it has none.
-    fn python_stack(&mut self, number: i64, tid: &Value) -> Result<Option<python::Stack>> {
-        if let Some(known) = self.frames.stacks.get(&number) {
+    /// All frames of a thread that is in Python; `None`: it isn't.
+    fn in_python(&mut self, number: i64, tid: &Value) -> Result<Option<Rc<Mixed>>> {
+        if let Some(known) = self.frames.in_python.get(&number) {
             return Ok(known.clone());
         }
         let told = self.monitor(&format!("python {tid}"))?;
         let told: python::Stacks = serde_json::from_str(&told).unwrap_or_default();
-        let stack = told.threads.into_iter().next();
-        self.frames.stacks.insert(number, stack.clone());
-        Ok(stack)
+        let all = match told.threads.first() {
+            Some(stack) => Some(Rc::new(self.mixed(number, stack)?)),
+            None => None,
+        };
+        self.frames.in_python.insert(number, all.clone());
+        Ok(all)
     }
 
     /// All frames of a thread, Python's before the native ones that run them, with what gdb says of the native ones.
-    fn with_python(&mut self, number: i64, stack: &python::Stack) -> Result<Vec<(Frame, Value)>> {
+    fn mixed(&mut self, number: i64, stack: &python::Stack) -> Result<Mixed> {
         let listed = self.mi(&format!(
             "-stack-list-frames --thread {number} 0 {}",
             MOST_FRAMES - 1
@@ -308,10 +313,10 @@ impl Session {
         u64::from_str_radix(&digits[..end.unwrap_or(digits.len())], 16).ok()
     }
 
-    fn any_frame_for_client(&mut self, frame: Frame, one: Value) -> Result<Value> {
+    fn any_frame_for_client(&mut self, frame: Frame, one: &Value) -> Result<Value> {
         let id = self.frames.tell(frame);
         let Some(function) = self.frames.python(frame).cloned() else {
-            return self.frame_for_client(id, &one);
+            return self.frame_for_client(id, one);
         };
         let line = function.line.map_or(0, |line| self.line_for(line.into()));
         let mut told = json!({"id": id, "name": function.function, "column": 0, "line": line});

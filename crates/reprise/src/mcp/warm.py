@@ -105,6 +105,17 @@ def python_stacks():
     return {stack["thread"]: stack for stack in stacks}
 
 
+def place_of_frame(frame):
+    line = frame.find_sal()
+    if line.symtab is not None:
+        return {"file": line.symtab.filename, "line": line.line}
+    place = {"pc": "0x%x" % frame.pc()}
+    path = gdb.solib_name(frame.pc()) or gdb.current_progspace().filename
+    if path:
+        place["object"] = path[len(root):] if path.startswith(root) else path
+    return place
+
+
 # Of a thread that is in Python all frames are wanted, with their stacks' pointers: it is found by these where its functions belong.
 def frames_of(frame, limit, arguments, in_python=False):
     listed = []
@@ -112,15 +123,8 @@ def frames_of(frame, limit, arguments, in_python=False):
         one = {"function": frame.name() or "??"}
         if in_python:
             one["sp"] = int(frame.read_register("rsp")) & (1 << 64) - 1
-        line = frame.find_sal()
-        if line.symtab is not None:
-            one["file"] = line.symtab.filename
-            one["line"] = line.line
-        else:
-            path = gdb.solib_name(frame.pc()) or gdb.current_progspace().filename
-            if path:
-                one["object"] = path[len(root):] if path.startswith(root) else path
-            one["pc"] = "0x%x" % frame.pc()
+        if len(listed) < limit:
+            one.update(place_of_frame(frame))
         if arguments and len(listed) < limit and frame.function() is not None:
             one["arguments"] = arguments_of(frame)
         listed.append(one)
