@@ -103,6 +103,11 @@ struct Mapping {
 }
 
 impl Mapping {
+    /// Nothing is in it. It may have a name: the kernel calls that "[stack]" which lies where the stack of the process was that became the program.
+    fn is_reservation(&self) -> bool {
+        self.access.starts_with("---") && self.inode == 0
+    }
+
     /// Is the other one the next part of the same code, behind this one? (Of data the kernel makes several mappings by itself.)
     fn goes_on_in(&self, next: &Mapping) -> bool {
         let is_behind = self.range.end == next.range.start
@@ -200,8 +205,7 @@ impl Debuggee {
 
     /// Those of which a core file has the contents. A reservation has none: programs such as Java's make some of many gigabytes.
     fn mappings_with_contents(&self) -> Result<String> {
-        let is_reservation = |m: &Mapping| m.access.starts_with("---") && m.name.is_empty();
-        Ok(listed(&self.shown_mappings()?, |m| !is_reservation(m)))
+        Ok(listed(&self.shown_mappings()?, |m| !m.is_reservation()))
     }
 
     /// In the replay the kernel has several mappings where code was rewritten; the program has one.
@@ -435,6 +439,8 @@ mod tests {
         // Of what the linker has relocated, and what it hasn't.
         let data = mapping(0x1000, 0x3000, "r--p", 0x1000, 7);
         assert!(!data.goes_on_in(&mapping(0x3000, 0x4000, "r--p", 0x3000, 7)));
+        assert!(mapping(0x1000, 0x3000, "---p", 0, 0).is_reservation());
+        assert!(!mapping(0x1000, 0x3000, "---p", 0, 7).is_reservation());
         let listed = listed(&[first], |_| true);
         assert_eq!(listed, "1000-3000 r-xp 00001000 08:01 7 /lib/x.so\n");
     }
