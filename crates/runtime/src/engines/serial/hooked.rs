@@ -51,6 +51,8 @@ const ANY: u32 = u32::MAX;
 pub struct Hooks {
     /// Calls since the last end that was logged, or the last cut.
     calls: i64,
+    /// Record: the last one has ended, and nothing was to happen there.
+    has_ended: bool,
     /// Replay: the next event is at the end of this call; 0: it isn't, as far as is known.
     due: i64,
     /// Replay: the event that was next when that was asked last.
@@ -81,6 +83,7 @@ impl Hooks {
     #[inline(always)]
     pub fn enters(&mut self) {
         self.calls += 1;
+        self.has_ended = false;
     }
 
     /// Calls since the last end that was logged.
@@ -123,6 +126,7 @@ fn is_over(t: &Block) -> bool {
 
 /// Record: the hooked function that ends here is a gate, if anything is to happen; that it is one is logged then.
 pub fn is_gate(t: &mut Block, frame: &Frame) -> bool {
+    t.cut().hooks.has_ended = true;
     if t.slot().signal_pending.load(Relaxed) == 0 && !is_over(t) {
         return false;
     }
@@ -130,16 +134,33 @@ pub fn is_gate(t: &mut Block, frame: &Frame) -> bool {
     kernel::block_all();
     let is = t.pending.first(t.mask).is_some() || is_over(t);
     if is {
-        cut::record::abandon(t);
-        let which = Instruction::HookEnded as u32;
-        let calls = t.cut().hooks.calls;
-        events::plain(Kind::Instruction, t.slot, which, calls, &[frame.rip]);
-        t.cut().hooks.restart();
+        say_ended(t, frame);
     } else {
         t.slot().signal_pending.store(0, Release);
     }
     kernel::sync_mask(t);
     is
+}
+
+fn say_ended(t: &mut Block, frame: &Frame) {
+    cut::record::abandon(t);
+    let which = Instruction::HookEnded as u32;
+    let calls = t.cut().hooks.calls;
+    events::plain(Kind::Instruction, t.slot, which, calls, &[frame.rip]);
+    t.cut().hooks.restart();
+    t.cut().hooks.has_ended = false;
+}
+
+/// Record: an epoch begins where the thread is. If that is the end of a hooked function at which nothing else was to happen it is logged now.
+pub fn tells_end(t: &mut Block, frame: &Frame) {
+    if t.cut().hooks.has_ended {
+        say_ended(t, frame);
+    }
+}
+
+/// Record: the thread is at a gate.
+pub fn is_at_gate(t: &mut Block) {
+    t.cut().hooks.has_ended = false;
 }
 
 /// Replay: was it one?
@@ -246,6 +267,15 @@ fn comes_to_instruction_again(t: &mut Block) {
         if let Some(h) = ring::peek() {
             take_turn(t, h);
         }
+    }
+}
+
+/// Replay: there were events in this function, in this stub or since the last one: what is next may be due before the next gate.
+fn plants_what_is_due(t: &mut Block) {
+    let next = ring::event_number();
+    if t.cut().hooks.looked_at != next {
+        t.cut().hooks.looked_at = next;
+        cut::replay::plant_if_next(t);
     }
 }
 
@@ -384,6 +414,7 @@ impl Order for Replay {
     fn begins_instruction(t: &mut Block, _shard: u64, _f: &Frame) -> Option<(u64, u64)> {
         comes_to_instruction_again(t);
         point(t);
+        plants_what_is_due(t);
         None
     }
     #[inline(always)]
@@ -393,12 +424,7 @@ impl Order for Replay {
     #[inline(always)]
     fn leaves(t: &mut Block, _returns: bool) {
         point(t);
-        let next = ring::event_number();
-        if t.cut().hooks.looked_at != next {
-            // There were events in this function, or since: what is next may be due before the next gate.
-            t.cut().hooks.looked_at = next;
-            cut::replay::plant_if_next(t);
-        }
+        plants_what_is_due(t);
         if t.cut().hooks.due == t.cut().hooks.calls {
             t.slot().signal_pending.store(1, Release);
         }

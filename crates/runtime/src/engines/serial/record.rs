@@ -424,6 +424,7 @@ impl Engine for Record {
     #[inline(always)]
     fn enters_gate(t: &mut Block, _frame: &Frame) {
         cut::record::abandon(t);
+        hooked::is_at_gate(t);
     }
 
     fn is_timer(info: &Siginfo) -> bool {
@@ -440,6 +441,7 @@ impl Engine for Record {
     fn passes_point(t: &mut Block, frame: &mut Frame) {
         if leader::is_next(t) {
             cut::record::abandon(t);
+            hooked::tells_end(t, frame);
             leader::begin(t, frame, |t, first| {
                 if first {
                     locked::before_thread(t);

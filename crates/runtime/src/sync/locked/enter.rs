@@ -14,7 +14,7 @@ use crate::thread::shards;
 use crate::thread::{take_block, Block, Frame, QUIET_BEHIND_PENDING};
 use core::arch::global_asm;
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// For reports: where the thread is.
 pub fn note_place(t: &Block) {
@@ -51,14 +51,12 @@ extern "C" fn rt_locked_turn(shard: u64, _: u64, f: &Frame) {
     let t = unsafe { take_block() };
     let begun = with_order!(O => O::begins_instruction(t, shard, f));
     let s = t.saved();
-    (s.shard, s.next) = begun.unwrap_or_else(|| {
-        // A diversion.
-        let now = shards::shard(shards::number_at(shard))
-            .sequence
-            .load(Relaxed);
-        (shard, now + 2)
-    });
+    // Where nobody orders it, its shard isn't touched: all processes of the session have the same, and others may count in it.
+    (s.shard, s.next) = begun.unwrap_or((NOBODYS.as_ptr() as u64, 0));
 }
+
+/// What a stub opens where it had no shard to lock: the size of one.
+static NOBODYS: [AtomicU64; shards::SIZE / 8] = [const { AtomicU64::new(0) }; shards::SIZE / 8];
 
 /// A learned load: what is at this address. `load` is where the load is, and its bytes from bit [`SIZE_SHIFT`] on.
 #[no_mangle]
