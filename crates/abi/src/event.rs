@@ -320,6 +320,8 @@ pub const FLAG_RESTARTED: u32 = 1;
 pub const FLAG_TRACKED: u32 = 2;
 /// The agent took the baton while the thread was inside the call.
 pub const FLAG_STOLEN: u32 = 4;
+/// In what the leader of epochs logs, never in a trace: the call wasn't made, and its output is held until the epoch is good.
+pub const FLAG_HELD: u32 = 8;
 
 /// The flags of an event that maps a file, or writes to a mapped one, hold the file's number in the session above this bit: mappings of one
 /// file are one memory, whatever it contains when it is mapped.

@@ -69,6 +69,10 @@ pub const EPOCH_SETS: [u64; 2] = [
 ];
 /// ... and most bytes of each.
 pub const EPOCH_SET_MAX: u64 = 0x100_0000;
+/// Output that the program holds, and what of it couldn't be written yet, ...
+pub const EPOCH_OUTPUT: u64 = EPOCHS_BASE + 0x2800_0000;
+/// ... and most bytes of both.
+pub const EPOCH_OUTPUT_MAX: u64 = 0x800_0000;
 /// The list of a copy's mappings, ...
 pub const EPOCH_MAPPINGS: u64 = EPOCHS_BASE + 0x3000_0000;
 /// ... and most bytes of it.
@@ -89,5 +93,7 @@ const _: () = assert!(RING_BASE + 2 * RING_SIZE <= STAGE_BASE);
 const _: () = assert!(STAGE_BASE + STAGE_MAX <= BLOCKS_BASE);
 const _: () = assert!(BLOCKS_BASE + MAX_SLOTS as u64 * BLOCK_STRIDE <= ARENA_BASE);
 const _: () = assert!(ARENA_BASE < SHADOW_BASE && SHADOW_BASE < EPOCHS_BASE);
+const _: () = assert!(EPOCH_SETS[1] + EPOCH_SET_MAX <= EPOCH_OUTPUT);
+const _: () = assert!(EPOCH_OUTPUT + EPOCH_OUTPUT_MAX <= EPOCH_MAPPINGS);
 const _: () = assert!(EPOCH_MAPPINGS + EPOCH_MAPPINGS_MAX <= EPOCH_RENDEZVOUS);
 const _: () = assert!(EPOCHS_END <= crate::listing::LISTING_BASE);

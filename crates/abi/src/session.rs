@@ -738,6 +738,12 @@ pub struct Session {
     pub test_fail_epochs: AtomicU32,
     /// Epochs at whose end a thread computed without coming to a gate: the program took over what the copy had come to.
     pub epochs_in_code: AtomicU64,
+    /// Output waits for its epoch to be good, or for those who read it.
+    pub epoch_holds: AtomicU32,
+    /// The agent: the open epoch is to end although no thread comes to a gate: who is told looks at this.
+    pub epoch_asked: AtomicU32,
+    /// How many calls wrote what was held.
+    pub outputs_held: AtomicU64,
 }
 
 impl Process {

@@ -42,6 +42,19 @@ pub enum Restart {
     Never,
 }
 
+/// What a program that is recorded in epochs may do before it is known whether the open one is good (Respec 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speculation {
+    /// Anything: nothing of it is left outside of the process.
+    Free,
+    /// It is made at once, unless it could notice that output is held: nobody else is told anything by it.
+    Asks,
+    /// Its output is held, where that can be told truly; else it is a commit.
+    Holds,
+    /// The epoch is over, and good, before it is made.
+    Commits,
+}
+
 /// How many bytes, in terms of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
@@ -275,6 +288,8 @@ pub struct Syscall {
     pub mask: Option<Mask>,
     /// Whoever makes it changes nothing outside of the process and needs no descriptor.
     pub local: bool,
+    /// It changes nothing, for nobody: the caller is told something.
+    pub asks: bool,
     /// libc finds it in the vDSO.
     pub vdso: bool,
     /// What the user is told when it is refused: a bit of [`crate::notes`], or 0.

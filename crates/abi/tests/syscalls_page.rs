@@ -7,7 +7,7 @@ use core::fmt::{Display, Formatter, Result, Write};
 use reprise_abi::inputs::can_refer;
 use reprise_abi::mapped::can_map;
 use reprise_abi::names::errno_name;
-use reprise_abi::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Size, SubCall};
+use reprise_abi::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Size, Speculation, SubCall};
 use reprise_abi::{fcntl, futex, ioctl, prctl, sockopt, syscalls};
 
 const HEAD: &str = "\
@@ -32,6 +32,9 @@ not ready. *yes*: by its nature.
 **Signal** says what becomes of the call when a handler ran: it is *restarted* with SA_RESTART, or always fails with *EINTR*.
 
 **Does** says what it does to descriptors, files, the address space, processes, signals and clocks, as far as Reprise follows that.
+
+**In epochs**: what happens while it isn't known whether the open epoch is good. *free*: nothing of the call is left outside of the process. *asks*: it is made, unless it could notice that output is held.
+*holds*: its output is held, where that can be told truly, else it commits. *commits*: the epoch is over, and good, before the call is made.
 
 ";
 
@@ -166,7 +169,7 @@ fn write_summary(out: &mut dyn Write) -> Result {
 
 fn write_calls(out: &mut dyn Write) -> Result {
     out.write_str(
-        "| nr | call | result | replay | waits | signal | does |\n|---|---|---|---|---|---|---|\n",
+        "| nr | call | result | replay | waits | signal | does | in epochs |\n|---|---|---|---|---|---|---|---|\n",
     )?;
     for call in syscalls::TABLE.iter().flatten() {
         let names = names_of(call.args);
@@ -178,7 +181,7 @@ fn write_calls(out: &mut dyn Write) -> Result {
         }
         writeln!(
             out,
-            ")` | {} {} |",
+            ")` | {} {} | {} |",
             Classes(
                 call.ret,
                 call.replay,
@@ -187,7 +190,14 @@ fn write_calls(out: &mut dyn Write) -> Result {
                 call.restart,
                 &names
             ),
-            call.does
+            call.does,
+            match (call.replay, syscalls::speculation(call.nr.into())) {
+                (Replay::Refuse(_), _) => "free",
+                (_, Speculation::Free) => "free",
+                (_, Speculation::Asks) => "asks",
+                (_, Speculation::Holds) => "holds",
+                (_, Speculation::Commits) => "commits",
+            }
         )?;
     }
     Ok(())

@@ -58,6 +58,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("epochs_with_births", &s.epochs_with_births),
         ("epoch_difference", &s.epoch_difference),
         ("epoch_difference_at", &s.epoch_difference_at),
+        ("outputs_held", &s.outputs_held),
         ("slices_same", &s.slices_same),
         ("slices_unlike", &s.slices_unlike),
         ("slices_bytes", &s.slices_bytes),

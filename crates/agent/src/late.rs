@@ -4,13 +4,19 @@
 use crate::members::Members;
 use crate::slices;
 use reprise_abi::layout::MAX_SLOTS;
-use reprise_abi::session::slot_state;
+use reprise_abi::session::{slot_state, Slot};
 use reprise_launch::SharedSession;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
 /// A thread in a gate gets so much time to come to its end.
 const PATIENCE: Duration = Duration::from_millis(1);
+
+/// Has a thread this slot? Of one that nobody has, the ids may be others' by now.
+pub fn is_used(slot: &Slot) -> bool {
+    let unused = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
+    !unused.contains(&slot.state.load(SeqCst))
+}
 
 /// What the agent knows of them.
 #[derive(Default)]
@@ -36,10 +42,7 @@ impl Late {
         self.since = None;
         let used = (s.slots_used.load(Relaxed) as usize).min(MAX_SLOTS);
         for slot in (0..used).map(|i| shared.slot(i)) {
-            // Of a slot that nobody has, the ids may be others' by now.
-            let unused = [slot_state::FREE, slot_state::EXITING, slot_state::LEFT];
-            let is_unused = unused.contains(&slot.state.load(SeqCst));
-            if is_unused || slot.signal_pending.load(Relaxed) == 0 {
+            if !is_used(slot) || slot.signal_pending.load(Relaxed) == 0 {
                 continue;
             }
             self.since = Some(Instant::now());

@@ -12,7 +12,7 @@ use crate::go_on_unseen;
 use crate::hold::{self, Hold};
 use crate::inputs::Inputs;
 use crate::kept::Keeper;
-use crate::late::Late;
+use crate::late::{self, Late};
 use crate::members::Members;
 use crate::merge::{self, Merge, Sink};
 use crate::native::NativeCpuid;
@@ -22,7 +22,7 @@ use crate::slices::Slices;
 use crate::stopped::StoppedOwners;
 use crate::strays::Strays;
 use crate::told::Told;
-use crate::{exec, image, namespaces, requests, stop};
+use crate::{exec, image, namespaces, requests, slices, stop};
 use crate::{Agent, OnFull, Outsiders, FRAME_AGE, WORTHWHILE};
 use reprise_abi::event::EndReason;
 use reprise_launch::record::Stopped;
@@ -138,7 +138,8 @@ impl Work {
             }
             self.close_old_frame();
             if moved < WORTHWHILE {
-                let soon = self.late.waits() || self.drain.inputs.is_waited_for();
+                let soon =
+                    self.late.waits() || self.epochs.waits() || self.drain.inputs.is_waited_for();
                 self.agent.sleep(soon);
             }
         };
@@ -228,6 +229,14 @@ impl Work {
         let mut sink = sink(&mut self.agent.writer, &mut self.drain, true);
         // Nothing is written.
         let _ = self.merge.some(&self.agent.shared, &mut sink);
+        let shared = &self.agent.shared;
+        let told = self.epochs.whom_to_tell(shared.session());
+        if let Some(slot) = told
+            .map(|i| shared.slot(i))
+            .filter(|slot| late::is_used(slot))
+        {
+            slices::interrupt(shared, slot, &self.members);
+        }
         if let Some(why) = self.epochs.look(self.agent.shared.session()) {
             self.is_full(|| format!("an epoch can't be recorded: {why}"));
         }

@@ -30,11 +30,11 @@ calls! {
     74 FSYNC fsync(fd: fd) -> int: emulate;
     75 FDATASYNC fdatasync(fd: fd) -> int: emulate;
     77 FTRUNCATE ftruncate(fd: fd, length: long) -> int: emulate, does(truncates fd);
-    187 READAHEAD readahead(fd: fd, offset: long, count: size) -> int: emulate;
+    187 READAHEAD readahead(fd: fd, offset: long, count: size) -> int: emulate, asks;
     213 EPOLL_CREATE epoll_create(size: int) -> fd: emulate, prompt, does(opens set);
     214 EPOLL_CTL_OLD epoll_ctl_old() -> int: refuse(ENOSYS);
     215 EPOLL_WAIT_OLD epoll_wait_old() -> int: refuse(ENOSYS);
-    221 FADVISE64 fadvise64(fd: fd, offset: long, len: long, advice: one_of(FADVISE)) -> int: emulate;
+    221 FADVISE64 fadvise64(fd: fd, offset: long, len: long, advice: one_of(FADVISE)) -> int: emulate, asks;
     232 EPOLL_WAIT epoll_wait(
         epfd: fd, events: out(maxevents * 12) wrote(result * 12), maxevents: int, timeout: int,
     ) -> int: emulate, waits, eintr, timeout(ms timeout), does(polls epfd);
@@ -85,5 +85,5 @@ calls! {
         epfd: fd, events: out(maxevents * 12) wrote(result * 12), maxevents: int, timeout: in(16),
         sigmask: in(sigsetsize), sigsetsize: size,
     ) -> int: emulate, waits, eintr, timeout(timespec timeout), mask(sigmask, sigsetsize), does(polls epfd);
-    451 CACHESTAT cachestat(fd: fd, range: in(16), cstat: out(40), flags: hex) -> int: emulate;
+    451 CACHESTAT cachestat(fd: fd, range: in(16), cstat: out(40), flags: hex) -> int: emulate, asks;
 }

@@ -25,12 +25,12 @@
 //! then what a signal does: `restarts` (with SA_RESTART), `eintr` (never restarted), nothing (never interrupted).
 //!
 //! **Facts** that follow, each if it is so: `timeout(UNIT argument)`, how long the call waits at most ([`Timeout`]); `nowait(argument FLAG)`, it doesn't with this flag; `mask(argument, size)`, the signal
-//! mask that it waits under ([`Mask`]); `local`, whoever makes it changes nothing outside of the process and needs no descriptor; `vdso`, libc finds it in
+//! mask that it waits under ([`Mask`]); `local`, whoever makes it changes nothing outside of the process and needs no descriptor; `asks`, it changes nothing, for nobody; `vdso`, libc finds it in
 //! the vDSO; `noted(NOTE)`, the user is told when it is refused; `does(...)`, what it does to descriptors, files, memory, processes, signals and
 //! clocks, in the words of [`crate::effect`].
 
-use crate::effect::{Effect, Mask, Timeout};
-use crate::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, SubCall, Syscall};
+use crate::effect::{Effect, Mask, Opened, Timeout};
+use crate::spec::{Arg, Blocking, Mem, Replay, Restart, Ret, Speculation, SubCall, Syscall};
 
 pub mod flags;
 
@@ -329,6 +329,9 @@ macro_rules! class {
     ($c:ident, local) => {
         $c.local = true;
     };
+    ($c:ident, asks) => {
+        $c.asks = true;
+    };
     ($c:ident, vdso) => {
         $c.vdso = true;
     };
@@ -375,6 +378,7 @@ macro_rules! calls {
                 no_wait: None,
                 mask: None,
                 local: false,
+                asks: false,
                 vdso: false,
                 note: 0,
                 effect: $crate::effect::Effect::Other,
@@ -514,6 +518,7 @@ pub fn lasts(nr: u64) -> bool {
             | Effect::SetsExitWord
             | Effect::SetsRobustList
             | Effect::SegmentBase
+            | Effect::Returns
             | Effect::Sleeps
             | Effect::Tells(_)
             | Effect::Yields
@@ -521,6 +526,32 @@ pub fn lasts(nr: u64) -> bool {
     let is_local = |call: &Syscall| effect == Effect::Other && call.local;
     let shapes = effect.shapes_memory() || effect == Effect::Breaks;
     !is_own && !shapes && !lookup(nr).is_some_and(is_local)
+}
+
+/// What the call with this number may do before it is known whether its epoch is good.
+pub fn speculation(nr: u64) -> Speculation {
+    let only_asks = |call: &Syscall| call.asks;
+    match effect(nr) {
+        _ if !lasts(nr) => Speculation::Free,
+        _ if lookup(nr).is_some_and(only_asks) => Speculation::Asks,
+        // Which of their commands do: the runtime knows.
+        Effect::Reads(..)
+        | Effect::Receives(_)
+        | Effect::OpensFile(_)
+        | Effect::Closes(_)
+        | Effect::Commands(_)
+        | Effect::ReadsLink(_) => Speculation::Asks,
+        Effect::Opens(Opened::Accepted(_) | Opened::Foreign) => Speculation::Commits,
+        Effect::Opens(_) => Speculation::Asks,
+        Effect::Writes(..) | Effect::Sends(_) => Speculation::Holds,
+        _ if [nr::LSEEK, nr::GETDENTS, nr::GETDENTS64].contains(&nr) => Speculation::Asks,
+        _ => Speculation::Commits,
+    }
+}
+
+/// Does this call change nothing, for nobody?
+pub fn only_asks(nr: u64) -> bool {
+    lookup(nr).is_some_and(|call| call.asks)
 }
 
 /// How long the call with this number waits at most, and where that is said.

@@ -18,8 +18,8 @@ calls! {
     48 SHUTDOWN shutdown(sockfd: fd, how: one_of(SHUT)) -> int: emulate, prompt, does(notifies sockfd);
     49 BIND bind(sockfd: fd, addr: in(addrlen), addrlen: uint) -> int: emulate;
     50 LISTEN listen(sockfd: fd, backlog: int) -> int: emulate, prompt;
-    51 GETSOCKNAME getsockname(sockfd: fd, addr: out([addrlen]), addrlen: inout(4)) -> int: emulate, prompt;
-    52 GETPEERNAME getpeername(sockfd: fd, addr: out([addrlen]), addrlen: inout(4)) -> int: emulate, prompt;
+    51 GETSOCKNAME getsockname(sockfd: fd, addr: out([addrlen]), addrlen: inout(4)) -> int: emulate, prompt, asks;
+    52 GETPEERNAME getpeername(sockfd: fd, addr: out([addrlen]), addrlen: inout(4)) -> int: emulate, prompt, asks;
     // The numbers are told before the sockets are made, and stay when that fails.
     53 SOCKETPAIR socketpair(domain: one_of(AF), type: flags(SOCK), protocol: int, sv: out(8) always) -> int: emulate,
         does(opens sockets sv);

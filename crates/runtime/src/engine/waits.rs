@@ -124,7 +124,9 @@ pub fn in_kernel(
             -11 => return Wait::Changed,
             -4 | -512 if first_waiting(t).is_some() => return Wait::Signal,
             // The function is entered anew, when its thread has stood.
-            -4 | -512 if standing::wanted().is_some() => return Wait::Signal,
+            -4 | -512 if standing::wanted().is_some() || standing::is_asked_for() => {
+                return Wait::Signal
+            }
             -512 => {}
             -4 if unseen(t) => {}
             _ => return Wait::Woken,

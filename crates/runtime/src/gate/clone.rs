@@ -98,8 +98,20 @@ pub fn free_slot() -> Option<u32> {
             slot(*i).state.load(Acquire),
             slot_state::FREE | slot_state::EXITING
         );
-        vacant && in_use_here(*i).is_none()
+        vacant && in_use_here(*i).is_none() && !is_told_late(*i)
     })
+}
+
+/// Had a thread of the [leader](crate::gate::leader) this slot last, while the leader's epoch is open? What that did comes into the recording when the epoch is over; what threads of other processes
+/// do comes at once.
+fn is_told_late(i: u32) -> bool {
+    /// It is the session's first process.
+    const LEADER: u32 = 0;
+    let s = session();
+    s.epoch_open.load(Acquire) != 0
+        && crate::thread::process::number() != LEADER
+        && i < s.slots_used.load(Relaxed)
+        && slot(i).process.load(Relaxed) == LEADER
 }
 
 /// Takes a free slot, where threads are made at the same time.
@@ -225,6 +237,8 @@ pub fn new_block(i: u32) -> Block {
         deferred: false,
         signalled: false,
         goes_back: false,
+        shows: false,
+        held: None,
         cancels: AtomicU32::new(0),
         logging: Default::default(),
         shown: Frame::default(),

@@ -11,7 +11,7 @@
 
 use crate::engine::wish::CLONE_THREAD;
 use crate::gate::epochs::ahead::{self, Before};
-use crate::gate::epochs::{back, Which};
+use crate::gate::epochs::{back, output, Which};
 use crate::gate::stand;
 use crate::gate::{clock, epochs, signals};
 use crate::log::{epoch, ring};
@@ -159,12 +159,16 @@ pub fn is_due(t: &Block) -> bool {
         return true;
     }
     let due = &session().epoch_due;
-    if epoch::is_full(t.slot) {
+    if epoch::is_full(t.slot) || output::is_much() {
         return true;
     }
     // Who is ahead goes on as long as it can: the others need not stand until the copy of the epoch before has run.
     let waits = || ahead::before() == Before::Unknown && !epoch::is_long(t.slot);
-    due.load(Relaxed) != 0 && !waits() && due.swap(0, Relaxed) != 0
+    let is_due = due.load(Relaxed) != 0 && !waits() && due.swap(0, Relaxed) != 0;
+    if is_due {
+        session().epoch_asked.store(0, Relaxed);
+    }
+    is_due
 }
 
 /// In the leader, before a call: is the thread to leave the gate, and to come to it again? A program that is ahead waits here until it is known that it needs
@@ -178,10 +182,33 @@ pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
     if leaves_nothing(number) {
         return false;
     }
+    let lasts = syscalls::lasts(number) && !makes_thread(frame);
+    let c = Call::new(number, frame.args(), syscalls::lookup(number));
+    if let Some(target) = lasts.then(|| output::may_be_held(&c)).flatten() {
+        const EAGAIN: i64 = -11;
+        let is_full = output::is_left_over(Some(target.fd));
+        if is_full && !output::is_impatient(&c, target.fd) {
+            // Then the call is looked at once more.
+            awaits_output(t, Some(target.fd));
+            return true;
+        }
+        t.held = match is_full {
+            true => Some(EAGAIN),
+            false => output::holds(&c, &target).then_some(target.len as i64),
+        };
+        if t.held.is_some() {
+            return false;
+        }
+    }
     if ahead::is_ahead() && keeps_back_now(t) {
         return true;
     }
-    let lasts = syscalls::lasts(number) && !makes_thread(frame);
+    if lasts && output::is_seen_by(&c) {
+        // All of it is written first, as far as that can be.
+        t.goes_back = true;
+        t.shows = true;
+        return true;
+    }
     let depends = says_something(number) || lasts && RACES.load(Relaxed);
     if depends && !epoch::begins_at(t.slot, &before_call(frame)) {
         // What it says is to be what the recording has: the epoch ends before it.
@@ -189,9 +216,35 @@ pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
         return true;
     }
     if lasts {
-        back::does_what_lasts(number);
+        if let Effect::Closes(_) | Effect::ClosesRange(..) | Effect::Replaces(_) = c.effect {
+            epoch::has_closed();
+        }
+        if !syscalls::only_asks(number) {
+            back::does_what_lasts(number);
+        }
     }
     false
+}
+
+/// What is left over for this descriptor, or for any, is waited for, as at a pipe that is full. False: the thread is to leave its gate first, and to come to it again.
+fn awaits_output(t: &mut Block, fd: Option<u64>) -> bool {
+    let is_wanted =
+        |t: &Block| standing::wanted().is_some() || t.slot().signal_pending.load(Relaxed) != 0;
+    while output::is_left_over(fd) {
+        if is_wanted(t) {
+            return false;
+        }
+        output::awaits_room(fd);
+        kernel::block_all();
+        output::pushes();
+        kernel::sync_mask(t);
+    }
+    true
+}
+
+/// In the leader, before a call that ends the epoch: if it may end the program, too, what is left over is waited for while others can go on. False: see [`keeps_back`].
+pub fn has_written_all(t: &mut Block, frame: &Frame) -> bool {
+    !may_be_last(frame) || awaits_output(t, None)
 }
 
 /// Can this call be made while it isn't known whether the epoch before is good? Then nothing of it is left if the program has to go back.
@@ -231,7 +284,7 @@ pub fn comes_back(t: &mut Block, call: Entered, number: u64) {
     while ahead::is_ahead() {
         comes_back_late(t, call);
     }
-    if is_on() && syscalls::lasts(number) {
+    if is_on() && syscalls::lasts(number) && !syscalls::only_asks(number) {
         back::does_what_lasts(number);
     }
 }
@@ -276,7 +329,7 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) 
     };
     says(t, alone == 0);
     t.deferred = false;
-    stand::stands_first(t, frame, request);
+    stand::stands_first(t, frame, None, request);
     schedule::leave_for_others(t.slot);
     // What nobody has looked for while there was one thread.
     clock::keeps_trapping();
@@ -290,25 +343,64 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) 
 pub fn ask(t: &mut Block, frame: &Frame) {
     t.goes_back = false;
     let stays_alone = core::mem::take(&mut t.deferred) | core::mem::take(&mut t.signalled);
+    let then = match (stays_alone, core::mem::take(&mut t.shows)) {
+        (true, _) if may_be_last(frame) => Then::Last,
+        (true, _) => Then::Alone,
+        (_, true) => Then::All,
+        _ => Then::Ahead,
+    };
     let Some(request) = standing::ask() else {
         return;
     };
-    stand::stands_first(t, frame, request);
-    ends_if_all_stand(t, request, stays_alone)
+    stand::stands_first(t, frame, None, request);
+    ends_if_all_stand(t, request, then)
 }
 
-/// As [`ask`], in the middle of the program's code, in which the thread has come to no gate for some time, and is to be told of a signal. It comes back only where others have asked.
-pub fn ask_in_code(t: &mut Block, uc: &Ucontext) {
+/// Is the call, of which these are the registers before it, one with which the program may end in this process?
+fn may_be_last(frame: &Frame) -> bool {
+    matches!(
+        syscalls::effect(frame.rax as u32 as u64),
+        Effect::Execs | Effect::EndsProcess | Effect::EndsThread | Effect::Signals(_)
+    )
+}
+
+/// As [`ask`], in a call whose beginning is logged.
+pub fn ask_from_call(t: &mut Block, call: Entered) {
+    let Some(request) = standing::ask() else {
+        return;
+    };
+    let frame = stand::gate_frame(t);
+    stand::stands_first(t, &frame, Some(call), request);
+    ends_if_all_stand(t, request, Then::Ahead)
+}
+
+/// What comes when an epoch is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// All go on at once, while its copy runs, if that can be.
+    Ahead,
+    /// All go on when its copy has run.
+    All,
+    /// One goes on alone then.
+    Alone,
+    /// As above, and may end the program: all that it has written is to be written before.
+    Last,
+}
+
+/// As [`ask`], in the middle of the program's code, in which the thread has come to no gate for some time; it is to be told of a signal or of a fault where it is to be `alone`. It comes back only where
+/// others have asked.
+pub fn ask_in_code(t: &mut Block, uc: &Ucontext, alone: bool) {
     let Some(request) = standing::ask() else {
         return;
     };
     stand::stands_first_in_code(t, uc, request);
-    ends_if_all_stand(t, request, true)
+    let then = if alone { Then::Alone } else { Then::All };
+    ends_if_all_stand(t, request, then)
 }
 
 /// The thread, which stands, has asked for the epoch's end: it goes on when all others have come to stand, or don't.
-fn ends_if_all_stand(t: &mut Block, request: u32, stays_alone: bool) -> ! {
-    if !stand::await_others(t, request) || !is_over(t, request, stays_alone) {
+fn ends_if_all_stand(t: &mut Block, request: u32, then: Then) -> ! {
+    if !stand::await_others(t, request) || !is_over(t, request, then) {
         standing::release();
     }
     stand::goes_on(t)
@@ -321,7 +413,7 @@ fn ask_in_call(t: &mut Block) {
     };
     kernel::block_all();
     if stand::await_others(t, request) {
-        is_over(t, request, false);
+        is_over(t, request, Then::Ahead);
     }
     // Before others may ask: it is one of those who stay, and go back.
     stand::restores_vectors(t);
@@ -329,15 +421,18 @@ fn ask_in_call(t: &mut Block) {
     kernel::sync_mask(t);
 }
 
-/// All stand: the epoch is over. Is this thread alone now, as it is to be where it `stays_alone`? Otherwise all go on, as the leader, or as what can't be recorded any more.
-fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
+/// All stand: the epoch is over. Is this thread alone now, if it is to be that [then](Then)? Otherwise all go on, as the leader, or as what can't be recorded any more.
+fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     let before = ahead::settle(t, request);
     if before == Before::Lost {
         return falls_back(t, request, Which::Before);
     }
     appends(t, epoch::previous_slices());
+    // What is seen is in the recording.
+    output::releases(true);
     epoch::forget_previous();
     if before == Before::Other {
+        output::forgets(false);
         leads(t, request);
         return false;
     }
@@ -345,7 +440,7 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
         return falls_back(t, request, Which::Open);
     }
     // Where one computes its copy comes to another place, to which all would have to go back.
-    let waits = stays_alone || stand::some_compute(t.number, request);
+    let waits = then != Then::Ahead || stand::some_compute(t.number, request);
     if !waits {
         if let Err(which) = ahead::goes_ahead(t, request) {
             return falls_back(t, request, which);
@@ -355,14 +450,19 @@ fn is_over(t: &mut Block, request: u32, stays_alone: bool) -> bool {
     if !epochs::ends(request) {
         return falls_back(t, request, Which::Open);
     }
-    if !stays_alone {
+    if !matches!(then, Then::Alone | Then::Last) {
         appends(t, epoch::slices());
+        output::releases(false);
         leads(t, request);
         return false;
     }
     in_force::runs_one();
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
+    output::releases(false);
+    if then == Then::Last {
+        output::writes_rest();
+    }
     session().epoch_open.store(0, Relaxed);
     ALONE.store(request, Relaxed);
     true
@@ -414,7 +514,10 @@ fn falls_back(t: &mut Block, request: u32, which: Which) -> bool {
     epoch::forget();
     epoch::forget_previous();
     match is_back {
-        Ok(()) => runs_serially(t, request, reason),
+        Ok(()) => {
+            output::forgets(which == Which::Before);
+            runs_serially(t, request, reason)
+        }
         Err(back::Lasts(number)) => is_lost(reason, number),
     }
     false
@@ -426,6 +529,7 @@ fn runs_serially(t: &mut Block, request: u32, reason: [u64; 3]) {
         return is_lost(reason, 0);
     }
     tells_reason(reason);
+    output::writes_rest();
     let s = session();
     s.epochs_serial.fetch_add(1, Relaxed);
     s.epoch_open.store(0, Relaxed);
@@ -449,6 +553,7 @@ fn tells_reason([why, slot, event]: [u64; 3]) {
 fn is_lost(reason: [u64; 3], made: u64) {
     tells_reason(reason);
     let lost = (reason[0] as u32 + 1) & 0xff | (made as u32) << 8;
+    output::releases_own();
     session().epoch_lost.store(lost, Relaxed);
     OVER.store(true, Relaxed);
 }

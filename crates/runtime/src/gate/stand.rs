@@ -20,7 +20,7 @@ use crate::log::quiet;
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::sys;
 use crate::memory::capture::Call;
-use crate::memory::transfer;
+use crate::memory::{futex, transfer};
 use crate::signal::frame::{restore_vectors, save_vectors, FpState, Ucontext};
 use crate::signal::kernel;
 use crate::thread::area::Area;
@@ -409,8 +409,13 @@ fn can_stand<E: Engine>(t: &Block) -> bool {
 
 /// In a call whose beginning is logged, which has come to nothing so far: the thread stands, if that is wanted. Nothing of the runtime's is held.
 pub fn in_call<E: Engine>(t: &mut Block, call: Entered) {
-    if let (true, Some(request)) = (can_stand::<E>(t), standing::wanted()) {
-        stand(t, &gate_frame(t), Some(call), request);
+    if !can_stand::<E>(t) {
+        return;
+    }
+    match standing::wanted() {
+        Some(request) => stand(t, &gate_frame(t), Some(call), request),
+        None if leader::is_due(t) => leader::ask_from_call(t, call),
+        None => {}
     }
 }
 
@@ -492,7 +497,8 @@ pub fn stands_in_copy(i: u32, request: u32) -> bool {
 pub fn happens_once(c: &Call) -> bool {
     const MSG_WAITALL: u64 = 0x100;
     match c.effect {
-        Effect::Moves(_) | Effect::Futex => true,
+        Effect::Moves(_) => true,
+        Effect::Futex => !futex::waits_for_own(c),
         // It may have received some messages, and a part of its time is over.
         _ if [nr::CONNECT, nr::RECVMMSG].contains(&c.nr) => true,
         // It lies among the flags, where the one for not waiting does.
@@ -529,6 +535,23 @@ pub fn told<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
     }
     rests_in_code(t, uc);
     rests(t, request)
+}
+
+/// The agent's signal has come, since the open epoch is to end although nobody comes to a gate: the thread is to come to one, if it is in the runtime or in a stub; where it is in the program's code
+/// for long it ends the epoch there.
+pub fn asked<E: Engine>(t: &mut Block, uc: &mut Ucontext, in_runtime: bool) {
+    /// Told so often in a row, it computes.
+    const MOST: u32 = 3;
+    t.slot().signal_pending.store(1, Release);
+    if in_runtime {
+        return kernel::divert(&mut uc.mc);
+    }
+    let before = if t.told.0 == 0 { t.told.1 } else { 0 };
+    t.told = (0, before + 1);
+    let computes = before >= MOST && !patch::is_any_stub(uc.mc.rip);
+    if computes && can_stand::<E>(t) && standing::wanted().is_none() && leader::is_due(t) {
+        leader::ask_in_code(t, uc, false);
+    }
 }
 
 /// The thread has made one instruction, by the trap flag: true when that was on its way [out of a stub](told), where it stands.
@@ -619,7 +642,7 @@ fn ask(t: &mut Block, frame: &Frame) {
     let Some(request) = standing::ask() else {
         return;
     };
-    stands_first(t, frame, request);
+    stands_first(t, frame, None, request);
     let all = await_others(t, request);
     let s = session();
     if all && s.flags & FLAG_TEST_COPIES != 0 {
@@ -637,10 +660,10 @@ fn ask(t: &mut Block, frame: &Frame) {
 }
 
 /// The calling thread, which has asked for it, stands: what it does from now on is for all.
-pub fn stands_first(t: &mut Block, frame: &Frame, request: u32) {
+pub fn stands_first(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) {
     kernel::block_all();
     save_vectors(FpState::Live, vectors(t.slot));
-    take_down(t, frame, None);
+    take_down(t, frame, call);
     t.stands.store(request, Relaxed);
 }
 

@@ -16,7 +16,7 @@ use crate::thread::Frame;
 use core::mem::offset_of;
 use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{Event, EventHeader, Kind, FLAG_RESTARTED, HEADER_LEN};
+use reprise_abi::event::{Event, EventHeader, Kind, FLAG_HELD, FLAG_RESTARTED, HEADER_LEN};
 use reprise_abi::layout::{EPOCH_LOGS, EPOCH_LOG_MAX, RING_BASE, RING_SIZE};
 use reprise_abi::order::{Entry, EntryKind, ENTRY_LEN};
 use reprise_abi::syscalls::{self, nr};
@@ -33,8 +33,12 @@ const LEN: u64 = STACKS_AT + 2 * STACK;
 const SLICES_AT: u64 = HEAD_LEN + MOST_BYTES;
 /// ... and most bytes of them: they lie in a ring that nobody empties meanwhile.
 const MOST_SLICES: u64 = RING_SIZE;
+/// Where output lies that is [held](super::held), ...
+const HELD_AT: u64 = SLICES_AT + MOST_SLICES;
+/// ... and most bytes of it.
+pub const MOST_HELD: u64 = 16 << 20;
 /// Where the copies' first threads have their stacks, which are to be where the program has no memory, ...
-const STACKS_AT: u64 = SLICES_AT + MOST_SLICES;
+const STACKS_AT: u64 = HELD_AT + MOST_HELD;
 /// ... and the bytes of each.
 const STACK: u64 = 64 << 10;
 
@@ -61,6 +65,9 @@ pub const OTHER: u32 = 7;
 const RACED: u32 = 1;
 /// Where the leader's thread stood the log doesn't say, and the copy's has come to another place behind the same log.
 const COMPUTED: u32 = 2;
+
+/// Descriptors below this can have output that is held.
+const OUTLETS: usize = 1024;
 
 /// Where a thread of the leader stood when the epoch ended.
 #[derive(Clone, Copy, Default)]
@@ -177,6 +184,12 @@ struct Log {
     come: AtomicU32,
     /// Bytes of slices that are written.
     slices: AtomicU64,
+    /// Bytes of output that is held.
+    held: AtomicU64,
+    /// Descriptors with low numbers to which output of the program's threads is held, a bit each.
+    outlets: [AtomicU64; OUTLETS / 64],
+    /// The program has closed descriptors in the epoch.
+    closes: AtomicU32,
     parts: [Part; MOST_SLOTS],
 }
 
@@ -251,6 +264,11 @@ fn unmap(log: &AtomicU64) {
     if at != 0 {
         sys::munmap(at, LEN);
     }
+}
+
+/// What the log of the open epoch says.
+pub fn state() -> u32 {
+    log().state.load(Acquire)
 }
 
 /// What the log of the epoch before says.
@@ -610,6 +628,58 @@ fn slices_in(log: &'static Log) -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(at as *const u8, len as usize) }
 }
 
+/// The leader: output to this descriptor is held. False: it can't be.
+pub fn has_outlet(fd: u64) -> bool {
+    let can = is_open() && fd < OUTLETS as u64;
+    if can {
+        log().outlets[fd as usize / 64].fetch_or(1 << (fd % 64), Relaxed);
+    }
+    can
+}
+
+/// The leader: a descriptor is closed in the epoch.
+pub fn has_closed() {
+    if is_open() {
+        log().closes.store(1, Relaxed);
+    }
+}
+
+/// In a copy: may a thread that has left the log write to this descriptor? It is one to which the program has written, and no other one meanwhile.
+pub fn is_outlet(fd: u64) -> bool {
+    let log = log();
+    fd < OUTLETS as u64
+        && log.closes.load(Relaxed) == 0
+        && log.outlets[fd as usize / 64].load(Relaxed) & 1 << (fd % 64) != 0
+}
+
+/// In a copy: where so many bytes more are kept that are held. `None`: there is no room.
+pub fn room_for_held(len: u64) -> Option<u64> {
+    let used = log().held.load(Relaxed);
+    (used + len <= MOST_HELD).then(|| LOG.load(Relaxed) + HELD_AT + used)
+}
+
+/// They are there.
+pub fn is_held(len: u64) {
+    log().held.fetch_add(len, Relaxed);
+}
+
+/// What a copy has kept of the output of the open epoch, or of the one `before`.
+pub fn held(before: bool) -> &'static [u8] {
+    let log = match before {
+        true => previous(),
+        false => is_open().then(log),
+    };
+    let Some(log) = log else { return &[] };
+    let len = log.held.load(Relaxed).min(MOST_HELD);
+    // SAFETY: mapped for as long as the log is; nobody writes there any more when it is asked for.
+    unsafe {
+        core::slice::from_raw_parts(
+            (log as *const Log as u64 + HELD_AT) as *const u8,
+            len as usize,
+        )
+    }
+}
+
 /// Bytes of the slices.
 pub fn slices_len() -> u64 {
     slices().len() as u64
@@ -913,7 +983,7 @@ impl Part {
     fn stamp_of_kept(&self, e: &Event, next: u64) -> Option<u64> {
         let number = u64::from(e.header.detail);
         let args = || syscalls::lookup(number).map_or(6, |call| call.args.len());
-        let is_made = |e: &Event| e.header.flags & FLAG_RESTARTED == 0;
+        let is_made = |e: &Event| e.header.flags & (FLAG_RESTARTED | FLAG_HELD) == 0;
         match e.kind {
             Kind::ThreadStart => Some(e.arg(0)),
             Kind::ThreadExit => Some(e.arg(1)),

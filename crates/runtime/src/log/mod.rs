@@ -6,6 +6,7 @@ pub mod debugger;
 pub mod epoch;
 pub mod events;
 pub mod followed;
+pub mod held;
 pub mod inputs;
 pub mod output;
 pub mod quiet;

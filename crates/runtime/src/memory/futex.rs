@@ -3,6 +3,7 @@
 use crate::machine::guard;
 use crate::memory;
 use crate::memory::capture::Call;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use reprise_abi::futex::*;
 use reprise_abi::schedule::FutexKey;
 use reprise_abi::session::region_flags;
@@ -31,6 +32,37 @@ pub fn key(address: u64, private: bool) -> FutexKey {
             address,
         },
     }
+}
+
+/// How often somebody was woken at one of the words that share a count.
+static WAKES: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+
+fn count_of(address: u64) -> &'static AtomicU32 {
+    &WAKES[(address >> 2) as usize % WAKES.len()]
+}
+
+/// Of a call that waits at a word of the program's own: how often somebody was woken there so far. A wait that was interrupted is over if that has changed, since it could have been this thread's
+/// turn; futex(2) says that a wait can end for nothing.
+pub fn wakes(c: &Call) -> u32 {
+    count_of(c.args[0]).load(SeqCst)
+}
+
+/// The call is about to be made: those whom it would have woken, if they weren't interrupted, learn of it.
+pub fn counts_wake(c: &Call) {
+    let Some(operation) = lookup(c.args[1]).filter(|o| o.effect != Effect::Wait) else {
+        return;
+    };
+    count_of(c.args[0]).fetch_add(1, SeqCst);
+    if operation.second {
+        count_of(c.args[4]).fetch_add(1, SeqCst);
+    }
+}
+
+/// Does the call only wait, for its own threads to wake it? Such a wait can be interrupted, and begun once more.
+pub fn waits_for_own(c: &Call) -> bool {
+    let waits = matches!(command(c), FUTEX_WAIT | FUTEX_WAIT_BITSET);
+    let region = memory::map().at(c.args[0]);
+    waits && region.is_some_and(|r| r.flags & region_flags::SHARED == 0)
 }
 
 /// FUTEX_WAKE_OP: the new value of the word, and whether its old value fits the comparison.

@@ -150,6 +150,10 @@ pub struct Block {
     pub signalled: bool,
     /// The program is to go back: the epoch before has been run again, and came to something else.
     pub goes_back: bool,
+    /// The epoch ends for it, and it is to go on when the output that is held is written.
+    pub shows: bool,
+    /// What the call at whose gate it is comes to, which isn't made: its output is held.
+    pub held: Option<i64>,
     /// Another thread has sent it the signal that cancels it, or is about to.
     pub cancels: AtomicU32,
     /// What it keeps of its log.
@@ -184,6 +188,19 @@ pub struct Entered {
     pub hash: u64,
     /// Until when it waits, in nanoseconds of CLOCK_MONOTONIC; 0: it has no limit that says how long.
     pub deadline: i64,
+    /// Of a wait at a word of the program's: how often somebody was woken there before (`memory/futex.rs`).
+    pub wakes: u32,
+}
+
+impl Entered {
+    /// It begins, without a limit that says how long.
+    pub fn now(hash: u64) -> Entered {
+        Entered {
+            hash,
+            deadline: 0,
+            wakes: 0,
+        }
+    }
 }
 
 const _: () = {

@@ -57,6 +57,12 @@ pub fn after_fork() {
     OPEN.store(0, Relaxed);
 }
 
+/// Does the agent want that the open epoch ends although nobody comes to a gate?
+#[inline(always)]
+pub fn is_asked_for() -> bool {
+    session().epoch_asked.load(Relaxed) != 0
+}
+
 /// A test (`record --test-reenter`): threads ask for it at random, and go on.
 #[inline(always)]
 pub fn is_tested() -> bool {

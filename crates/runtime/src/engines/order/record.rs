@@ -15,7 +15,7 @@ use crate::engine::waits::{in_kernel, Deadline, Wait};
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::clone;
-use crate::gate::epochs::ahead;
+use crate::gate::epochs::{self, ahead};
 use crate::gate::{clock, copy, instruction, leader, stand};
 use crate::log::events;
 use crate::log::output;
@@ -30,6 +30,7 @@ use crate::memory::space;
 use crate::memory::{self, by_reference, futex};
 use crate::signal::frame::{self, FpState, Ucontext};
 use crate::signal::kernel;
+use crate::sync::in_runtime;
 use crate::thread::area::Area;
 use crate::thread::process;
 use crate::thread::rings::head;
@@ -41,11 +42,11 @@ use crate::thread::{session, slot, Block, Entered, Frame, ENGINE_WORDS};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::Effect;
-use reprise_abi::event::AMONG_THREADS;
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, Tag, FILE_NUMBER_SHIFT, FLAG_RESTARTED,
     FLAG_TRACKED, SLOT_SHIFT,
 };
+use reprise_abi::event::{AMONG_THREADS, FLAG_HELD};
 use reprise_abi::order::{Entry, EntryKind};
 use reprise_abi::session::slot_state;
 use reprise_abi::spec::Blocking;
@@ -115,7 +116,13 @@ impl Record {
         if before.is_none() {
             Self::enter(t, c, hash);
         }
-        let entered = before.unwrap_or(Entered { hash, deadline: 0 });
+        let entered = before.unwrap_or(Entered {
+            wakes: match c.effect {
+                Effect::Futex => futex::wakes(c),
+                _ => 0,
+            },
+            ..Entered::now(hash)
+        });
         *time = TimeLeft::of(c, entered.deadline);
         if before.is_some() {
             time.again(c);
@@ -135,7 +142,7 @@ impl Record {
         } else {
             Kind::Exit
         };
-        let mut entered = Entered { hash, deadline: 0 };
+        let mut entered = Entered::now(hash);
         let mut time = TimeLeft::default();
         let again = t.entered.is_some();
         if !prompt {
@@ -162,6 +169,12 @@ impl Record {
         }
         // Where nobody is ever asked to stand, nothing has to be found out.
         let stays = !prompt && standing::may_be_asked_for() && stand::happens_once(c);
+        let is_led = leader::is_on();
+        if is_led && c.effect.written().is_some() {
+            // Of what was written there before.
+            let told = epochs::output::told_error(c).map(Outcome::Result);
+            interrupted = told.or(interrupted);
+        }
         let mut held = None;
         let outcome = loop {
             if let Some(o) = interrupted.take() {
@@ -169,6 +182,9 @@ impl Record {
             }
             if stream != 0 && held.is_none() {
                 held = streams::hold(t, stream);
+            }
+            if stays_out_of(c, &entered) {
+                break Outcome::Result(0);
             }
             let r = match stream != 0 && held.is_none() {
                 // A signal comes first, or the thread is to stand.
@@ -185,7 +201,7 @@ impl Record {
                 events::copy_out(c, NOT_MADE);
             }
             time.interrupted();
-            if !prompt && standing::wanted().is_some() {
+            if !prompt && (standing::wanted().is_some() || standing::is_asked_for()) {
                 held = None;
                 stand::in_call::<Self>(t, entered);
             }
@@ -197,6 +213,8 @@ impl Record {
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) => {
+                let told = is_led.then(|| epochs::output::told_error(c)).flatten();
+                let r = told.unwrap_or(r);
                 if beside {
                     events::copy_out(c, r);
                 }
@@ -214,6 +232,17 @@ impl Record {
                 RESTART
             }
         };
+        t.logging.stamped = 0;
+        result
+    }
+
+    /// A call that isn't made now: its output is held.
+    fn hold(t: &mut Block, c: &Call, result: i64, hash: u64) -> i64 {
+        stamp(t);
+        output::look_at_held(t, c, result);
+        stamp(t);
+        events::call_noted(t, Kind::Syscall, c, result, FLAG_HELD, hash, None);
+        output::follow(c, result);
         t.logging.stamped = 0;
         result
     }
@@ -350,6 +379,9 @@ impl Engine for Record {
             return Self::perform(t, c, 0);
         }
         let hash = c.input_hash();
+        if let Some(result) = t.held.take() {
+            return Self::hold(t, c, result, hash);
+        }
         if let Some(signal) = crate::gate::signals::ends_us(t, c, process::visible_pid()) {
             // It will not come back: what it did is logged before.
             stamp(t);
@@ -429,6 +461,7 @@ impl Engine for Record {
     }
 
     fn futex(t: &mut Block, c: &mut Call, _frame: &Frame) -> i64 {
+        futex::counts_wake(c);
         if let Some(word) = futex::word_changed_at_once(c) {
             return Self::change_at_once(t, c, word);
         }
@@ -497,7 +530,7 @@ impl Engine for Record {
     fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
         if can && leader::is_on() {
             // It is alone when it faults once more; or others have asked, and it stands when it goes on.
-            leader::ask_in_code(t, uc);
+            leader::ask_in_code(t, uc, true);
             return true;
         }
         faults::log(t, info, &uc.mc, can)
@@ -614,6 +647,10 @@ impl Engine for Record {
     }
 
     fn cut(t: &mut Block, uc: &mut Ucontext) {
+        if leader::is_on() && standing::is_asked_for() && t.pending.first(t.mask).is_none() {
+            let ours = in_runtime(uc.mc.rip);
+            return stand::asked::<Self>(t, uc, ours);
+        }
         cut::record::begin(t, uc);
     }
 
@@ -624,6 +661,10 @@ impl Engine for Record {
     #[inline(always)]
     fn defers(t: &mut Block, frame: &Frame) -> bool {
         t.deferred = leader::ends_before(t, frame);
+        if t.deferred && !leader::has_written_all(t, frame) {
+            t.deferred = false;
+            return true;
+        }
         t.deferred || leader::keeps_back(t, frame)
     }
 
@@ -652,6 +693,11 @@ impl Engine for Record {
         now.made_again = before.made_again;
         now.copied = before.copied;
     }
+}
+
+/// A thread is about to wait at a word of the program's, which it may have done before: has somebody been woken there since?
+fn stays_out_of(c: &Call, entered: &Entered) -> bool {
+    c.effect == Effect::Futex && futex::waits_for_own(c) && futex::wakes(c) != entered.wakes
 }
 
 /// Has this call mapped memory that other processes may write to, too?

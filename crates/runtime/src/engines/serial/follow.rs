@@ -40,7 +40,7 @@ use crate::thread::{process, schedule, session, shards, slot, Block, Entered, Fr
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{Event, Instruction, Kind, Tag, FLAG_RESTARTED, SLOT_SHIFT};
+use reprise_abi::event::{Event, Instruction, Kind, Tag, FLAG_HELD, FLAG_RESTARTED, SLOT_SHIFT};
 use reprise_abi::order::{Entry, EntryKind};
 use reprise_abi::session::slot_state;
 use reprise_abi::syscalls::lasts;
@@ -87,10 +87,37 @@ pub fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) -> bool {
         let now = PROGRESS.load(Relaxed);
         looks = if now == seen { looks + 1 } else { 0 };
         seen = now;
+        if looks > MOST_LOOKS && SLEEPERS.load(Relaxed) != 0 {
+            naps();
+            looks = 0;
+        }
         if looks > MOST_LOOKS {
             return false;
         }
     }
+}
+
+/// Threads that sleep for a time: nobody who waits has waited in vain as long as there are any.
+static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+
+/// As [`wait_until`], of a thread that sleeps until it is `due`. False: nobody else goes on, and it isn't yet.
+pub fn sleeps_until(t: &mut Block, due: impl FnMut() -> bool) -> bool {
+    SLEEPERS.fetch_add(1, Relaxed);
+    let is_due = wait_until(t, due);
+    SLEEPERS.fetch_sub(1, Relaxed);
+    if !is_due {
+        naps();
+    }
+    is_due
+}
+
+/// A moment goes by, in which nobody goes on.
+pub fn naps() {
+    const MOMENT: sys::Timespec = sys::Timespec {
+        sec: 0,
+        nsec: 1_000_000,
+    };
+    sys::nanosleep(&MOMENT as *const sys::Timespec as u64, 0);
 }
 
 /// As [`wait_until`], of a thread that goes by the log. False also when all who wait are to leave that: who has told them so takes their turns for as good as come.
@@ -187,7 +214,7 @@ fn point(t: &mut Block) -> i64 {
 }
 
 /// The thread has come to the end of the epoch.
-fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>) -> ! {
+pub fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>) -> ! {
     cut::record::abandon(t);
     // Where it is the program may take over.
     stand::shows(t, frame, call);
@@ -255,11 +282,13 @@ fn answer(
     hash: u64,
     act: impl FnOnce(&mut Block, i64) -> i64,
 ) -> Option<i64> {
-    let lasts = lasts(c.nr);
+    let mut lasts = lasts(c.nr);
     if t.entered.take().is_none() {
         // There may be two calls in one gate, or in one hooked function.
         settle(t);
         let e = event_of_call(t, c, hash)?;
+        let is_held = e.header.flags & FLAG_HELD != 0;
+        lasts = lasts && !is_held;
         let stamps = (e.header.nargs as usize).saturating_sub(c.nargs);
         let begins = e.arg(c.nargs);
         let waits = e.kind == Kind::Enter || !is_turn_of(t.slot, begins, lasts);
@@ -271,6 +300,9 @@ fn answer(
         if e.kind == Kind::Syscall {
             if act(t, e.header.value) != e.header.value {
                 fails(t, Why::Result);
+            }
+            if is_held && e.header.value > 0 {
+                left::holds(t, c);
             }
             if stamps == 2 {
                 // The call is over when this stamp has its turn, which is waited for at the gate's end.
@@ -294,7 +326,7 @@ fn answer(
             if !part(t).ends_in_call(&frame) {
                 fails(t, Why::Place);
             }
-            rest(t, &frame, Some(Entered { hash, deadline: 0 }))
+            rest(t, &frame, Some(Entered::now(hash)))
         }
         _ => fails(t, Why::Call),
     }
@@ -303,7 +335,7 @@ fn answer(
 /// The first event of a call, which must be what comes next; of a thread that has left the log, what counts next. `None`: nothing stays of that thread's call.
 fn event_of_call(t: &Block, c: &Call, hash: u64) -> Option<Event<'static>> {
     if left::has(t) {
-        if !lasts(c.nr) {
+        if !lasts(c.nr) || left::is_held(c) {
             return None;
         }
         part(t).goes_to_kept();

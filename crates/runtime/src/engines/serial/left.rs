@@ -11,17 +11,19 @@
 //! **The end** of such a thread is a gate or hooked function at which nothing that counts is left of anybody's log, after about as many of them as the leader's thread came to; or a call that
 //! isn't made yet.
 
-use super::follow::{await_until, fails, part, wait_until};
+use super::follow::{await_until, fails, naps, part, rest, sleeps_until, wait_until};
 use super::{cut, hooked, told};
+use crate::common::time_left::TimeLeft;
 use crate::engine::waits::{Deadline, Wait};
-use crate::gate::leader;
+use crate::gate::{leader, stand};
 use crate::log::epoch;
 use crate::log::events;
+use crate::log::held;
 use crate::machine::{guard, sys};
 use crate::memory;
 use crate::memory::capture::Call;
 use crate::memory::of_file::OfFile;
-use crate::thread::{process, session, Block, Frame};
+use crate::thread::{process, session, Block, Entered, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::effect::{Effect, Told};
 use reprise_abi::epoch::Why;
@@ -31,7 +33,7 @@ use reprise_abi::futex::{
     FUTEX_WAKE_BITSET,
 };
 use reprise_abi::session::FLAG_EPOCHS;
-use reprise_abi::syscalls::{self, asks_alike, lasts};
+use reprise_abi::syscalls::{self, asks_alike, lasts, nr};
 
 /// Does the program take over what a copy comes to without its log?
 #[inline]
@@ -75,8 +77,29 @@ pub fn is_of(e: &Event, c: &Call, hash: u64) -> bool {
     e.header.detail == c.nr as u32 && same && e.header.input_hash == hash
 }
 
+/// Can output of this call be held? The program has held some for the same descriptor in this epoch.
+pub fn is_held(c: &Call) -> bool {
+    held::target(c).is_some_and(|target| epoch::is_outlet(target.fd))
+}
+
+/// What the call writes is kept until the epoch is good: so many bytes.
+pub fn holds(t: &Block, c: &Call) -> i64 {
+    let Some(target) = held::target(c) else {
+        fails(t, Why::Input)
+    };
+    if !held::keeps(c, &target) {
+        fails(t, Why::Long);
+    }
+    target.len as i64
+}
+
 /// A call of which nothing stays. It is made anew, unless the log has the kernel's answer.
 pub fn call(t: &mut Block, c: &Call, hash: u64) -> i64 {
+    if is_held(c) {
+        let len = holds(t, c);
+        events::call(t, Kind::Syscall, c, len, 0, hash);
+        return len;
+    }
     let is_it = |e: &Event| e.kind == Kind::Syscall && is_of(e, c, hash);
     let own = match c.effect {
         Effect::Tells(Told::ThreadId) => Some(t.slot().visible_tid.load(Relaxed)),
@@ -91,13 +114,64 @@ pub fn call(t: &mut Block, c: &Call, hash: u64) -> i64 {
         told::call(t, c, &e, false);
         return e.header.value;
     }
-    if !is_told_alike(c) && c.effect != Effect::Sleeps {
+    if c.effect == Effect::Sleeps {
+        return takes_time(t, c, hash);
+    }
+    if !is_told_alike(c) {
         fails(t, Why::Input);
     }
     // SAFETY: the program's own call, which changes nothing but its memory.
     let r = unsafe { sys::syscall6(c.nr, c.local) };
     events::call(t, Kind::Syscall, c, r, 0, hash);
     r
+}
+
+/// The thread sleeps for a time, and others go on meanwhile: what it waits for may be theirs to do.
+fn takes_time(t: &mut Block, c: &Call, hash: u64) -> i64 {
+    let deadline = TimeLeft::of(c, 0).deadline;
+    let until = move |c: &Call| match deadline {
+        0 => time_of_clock(c).is_none_or(|[now, then]| now >= then),
+        then => sys::monotonic().ns() >= then,
+    };
+    let call = *c;
+    if deadline == 0 && time_of_clock(c).is_none() {
+        // No time at all, or one that the kernel refuses.
+        // SAFETY: the program's own call, which changes nothing but its memory.
+        let r = unsafe { sys::syscall6(c.nr, c.local) };
+        events::call(t, Kind::Syscall, c, r, 0, hash);
+        return r;
+    }
+    told::enters(t, c, hash);
+    let slot = t.slot;
+    part(t).waits = part(t).next_kept().is_none();
+    while !sleeps_until(t, || until(&call) || is_over(slot)) {}
+    part(t).waits = false;
+    if !until(c) {
+        // It sleeps on when the program goes on.
+        let frame = stand::gate_frame(t);
+        rest(
+            t,
+            &frame,
+            Some(Entered {
+                deadline,
+                ..Entered::now(hash)
+            }),
+        );
+    }
+    told::ends_call(t, c, 0);
+    0
+}
+
+/// Of a sleep until a moment of some clock: that clock now, and the moment. `None`: it isn't one.
+fn time_of_clock(c: &Call) -> Option<[i64; 2]> {
+    const TIMER_ABSTIME: u64 = 1;
+    const NS: i64 = 1_000_000_000;
+    if c.nr == nr::NANOSLEEP || c.args[1] & TIMER_ABSTIME == 0 {
+        return None;
+    }
+    let [sec, ns] = guard::read::<[i64; 2]>(c.args[2])?;
+    let now = sys::clock(c.args[0]).ns();
+    ((0..NS).contains(&ns) && sec >= 0).then(|| [now, sec.saturating_mul(NS).saturating_add(ns)])
 }
 
 /// Does the kernel tell a copy of the program the same as the program?
@@ -300,11 +374,7 @@ pub fn goes_on_waiting(
             fails(t, Why::Stuck);
         }
         // Nobody wakes it, but its time will be over.
-        const MOMENT: sys::Timespec = sys::Timespec {
-            sec: 0,
-            nsec: 1_000_000,
-        };
-        sys::nanosleep(&MOMENT as *const sys::Timespec as u64, 0);
+        naps();
     }
     part(t).waits = false;
     match word.load(Relaxed) == value {
@@ -323,12 +393,16 @@ pub fn instruction(t: &Block, which: Instruction) -> (u64, u64) {
 }
 
 /// The program is about to make a call: does the thread come to its end before it?
-pub fn ends_before(t: &Block, frame: &Frame) -> bool {
+pub fn ends_before(t: &mut Block, frame: &Frame) -> bool {
     let number = frame.rax as u32 as u64;
     let is_commit = leader::ends_before(t, frame);
     match part(t).next_kept() {
         None if lasts(number) || is_commit => true,
-        None => syscalls::effect(number) == Effect::Sleeps && epoch::nothing_is_kept(),
+        // One of the others may wait by looking for what comes behind it.
+        None => {
+            let sleeps = syscalls::effect(number) == Effect::Sleeps;
+            sleeps && epoch::nothing_is_kept() && part(t).has_gone_on() && others_are_at_end(t)
+        }
         Some(_) if is_commit => fails(t, Why::Life),
         Some(_) => false,
     }

@@ -12,7 +12,7 @@ use crate::log::ring::Writer;
 use crate::memory::capture::Call;
 use crate::thread::{Block, Frame};
 use reprise_abi::event::{
-    section_len, Event, EventHeader, Instruction, Kind, ENDS_AT_FAULT, ENDS_IN_CODE,
+    section_len, Event, EventHeader, Instruction, Kind, ENDS_AT_FAULT, ENDS_IN_CODE, FLAG_HELD,
     YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_FOR_TURN,
 };
 use reprise_abi::syscalls::nr;
@@ -157,7 +157,7 @@ pub fn call(t: &Block, c: &Call, e: &Event, entered: bool) {
     let sections = e.sections().map(|s| section_len(s.bytes.len())).sum();
     let h = EventHeader {
         detail: c.nr as u32,
-        flags: e.header.flags,
+        flags: e.header.flags & !FLAG_HELD,
         value: e.header.value,
         input_hash: e.header.input_hash,
         ..header(kind, t.slot, args.len(), sections)

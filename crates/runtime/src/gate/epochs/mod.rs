@@ -11,6 +11,7 @@
 pub mod ahead;
 pub mod back;
 mod came;
+pub mod output;
 pub mod slices;
 
 use crate::gate::copy::{self, Task};
@@ -61,6 +62,7 @@ pub fn after_fork() {
     READER.store(0, Relaxed);
     epoch::forget();
     ahead::after_fork();
+    output::after_fork();
 }
 
 /// All stand for this request: the open epoch is over, and another one begins.
@@ -132,6 +134,7 @@ pub fn begin(t: &mut Block, request: u32, goes_on: bool) -> bool {
     }
     COPY.store(pid as u32, Relaxed);
     back::begins(goes_on);
+    output::begins(goes_on);
     if is_led() {
         ends_copy(&KEEPER);
         let keeper = copy::make(t, request, Task::Keeps);
@@ -182,7 +185,8 @@ fn end(pid: u32, reader: u32, request: u32) -> bool {
         return left_out(epoch::reason()[0]);
     };
     let difference = came.difference;
-    if recovers && difference.is_some() && !came.is_taken_over && epoch::reason()[0] == 0 {
+    let is_done = epoch::state() == epoch::DONE;
+    if recovers && is_done && !came.is_taken_over && (difference.is_some() || epoch::has_left()) {
         epoch::is_not_taken_over(false);
     }
     s.slices_bytes.fetch_add(epoch::slices_len(), Relaxed);

@@ -13,7 +13,10 @@ use reprise_abi::layout::MAX_SLOTS;
 /// `si_code` of the signal that asks for the end of a slice.
 const ENDS: i32 = -4713;
 /// A slice that others wait for ends after so much processor time, in nanoseconds, ...
-const SLICE: i64 = 100_000_000;
+const SLICE: i64 = 10_000_000;
+/// ... or after so often what it costs to end one in the middle of code, but not later than this; ...
+const CUT_COST: i64 = 20;
+const LONGEST: i64 = 100_000_000;
 /// ... and that of a thread that did nothing but wait when its last one was ended after so much.
 const SLICE_OF_WAITING: i64 = 4_000_000;
 /// A copy that has run for so much processor time longer than the program, in nanoseconds, comes to an end soon, where it isn't the log that says which.
@@ -59,7 +62,7 @@ pub fn attends(parent: u64) {
         }
         let holder = slot(holder - 1);
         let after = match holder.cut_spins.load(Relaxed) {
-            0 => SLICE,
+            0 => (CUT_COST * s.counters.last_cut_ns.load(Relaxed) as i64).clamp(SLICE, LONGEST),
             _ => SLICE_OF_WAITING,
         };
         // Who was asked, and waits for a breakpoint, is told that time passes.

@@ -207,6 +207,20 @@ pub fn look(t: &Block, c: &Call, r: i64) {
     }
 }
 
+/// As [`look`], of a call whose output is [held](super::held): it isn't written yet.
+pub fn look_at_held(t: &Block, c: &Call, r: i64) {
+    look(t, c, r);
+    t.noted().count.take();
+}
+
+/// So many bytes that were held are written to this descriptor now.
+pub fn is_written(fd: u64, bytes: u64) {
+    let stream = mapped::output_behind(fd);
+    if stream != 0 {
+        count(stream, bytes);
+    }
+}
+
 fn is_for_writing(flags: u64) -> bool {
     const O_ACCMODE: u64 = 3;
     const O_PATH: u64 = 0o10000000;
@@ -465,7 +479,7 @@ pub fn count(stream: u8, bytes: u64) {
 }
 
 /// Calls `f` with each stretch of the program's memory that a call wrote: the first `result` bytes, or messages.
-fn each_written(c: &Call, result: u64, f: &mut impl FnMut(u64, u64)) {
+pub(super) fn each_written(c: &Call, result: u64, f: &mut impl FnMut(u64, u64)) {
     let mut left = result;
     let mut put = |at: u64, len: u64| {
         let n = len.min(left);

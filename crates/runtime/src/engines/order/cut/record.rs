@@ -56,7 +56,7 @@ pub fn begin(t: &mut Block, uc: &mut Ucontext) {
     }
     if leader::is_on() {
         // It is a copy that names the place.
-        leader::ask_in_code(t, uc);
+        leader::ask_in_code(t, uc, true);
         return later();
     }
     let (walk, action) = Walk::begin(&registers(t, &uc.mc), &stopped(uc));
