@@ -3,7 +3,7 @@
 use crate::dispatch::with_engine;
 use crate::engine::wish::*;
 use crate::engine::Engine;
-use crate::gate::ptrace;
+use crate::gate::{leader, ptrace};
 use crate::log::awaited::Looks;
 use crate::log::output;
 use crate::log::total;
@@ -105,13 +105,11 @@ pub fn free_slot() -> Option<u32> {
 /// Had a thread of the [leader](crate::gate::leader) this slot last, while the leader's epoch is open? What that did comes into the recording when the epoch is over; what threads of other processes
 /// do comes at once.
 fn is_told_late(i: u32) -> bool {
-    /// It is the session's first process.
-    const LEADER: u32 = 0;
     let s = session();
     s.epoch_open.load(Acquire) != 0
-        && crate::thread::process::number() != LEADER
+        && crate::thread::process::number() != leader::LEADER
         && i < s.slots_used.load(Relaxed)
-        && slot(i).process.load(Relaxed) == LEADER
+        && slot(i).process.load(Relaxed) == leader::LEADER
 }
 
 /// Takes a free slot, where threads are made at the same time.

@@ -36,6 +36,9 @@ static ALONE: AtomicU32 = AtomicU32::new(0);
 /// This process is recorded in epochs no more: one has failed, or it was made by another process.
 static OVER: AtomicBool = AtomicBool::new(false);
 
+/// Number of the session's process that has a leader: its first one.
+pub const LEADER: u32 = 0;
+
 /// A race has shown that decided what threads do next: what it came to may be in what they ask the kernel for in the same epoch.
 static RACES: AtomicBool = AtomicBool::new(false);
 
@@ -52,15 +55,15 @@ fn says_something(number: u64) -> bool {
     )
 }
 
-/// Is this process recorded in epochs?
+/// Is the thread's process recorded in epochs? (One that vfork(2) has made, or posix_spawn(3), is in the memory of the one that is.)
 #[inline(always)]
-pub fn is_on() -> bool {
-    session().flags & FLAG_EPOCHS != 0 && !OVER.load(Relaxed)
+pub fn is_on(t: &Block) -> bool {
+    session().flags & FLAG_EPOCHS != 0 && !OVER.load(Relaxed) && t.number == LEADER
 }
 
 /// A program begins in the process of this number: of a session it is the first one that has a leader.
 pub fn starts(number: u32) {
-    OVER.store(number != 0, Relaxed);
+    OVER.store(number != LEADER, Relaxed);
 }
 
 /// In a child that fork(2) made: it is its parent that has a leader.
@@ -81,7 +84,7 @@ pub fn before_call(frame: &Frame) -> Frame {
 /// which it is alone.
 #[inline(always)]
 pub fn begins_before(t: &Block, frame: &Frame) -> bool {
-    is_on()
+    is_on(t)
         && match is_alone() {
             false => makes_thread(frame),
             true => !is_commit(t, frame),
@@ -97,7 +100,7 @@ pub fn is_alone() -> bool {
 /// In the leader, at the end of a gate: a signal that waits for the thread is delivered when all others stand, since copies know none. False: there is none.
 pub fn delivers_alone(t: &mut Block) -> bool {
     // A call with a mask of its own is over when its handlers have run: they can't wait for the others. The recording ends there.
-    let can_wait = is_on() && t.saved_mask.is_none();
+    let can_wait = is_on(t) && t.saved_mask.is_none();
     let first = t.pending.first(t.mask).filter(|_| can_wait);
     let now = sys::monotonic().ns();
     t.signalled = first.is_some_and(|signal| !comes_too_soon(&signal, now));
@@ -127,7 +130,7 @@ fn makes_thread(frame: &Frame) -> bool {
 /// In the leader: is the call one that a copy can't make?
 #[inline(always)]
 pub fn ends_before(t: &Block, frame: &Frame) -> bool {
-    is_on() && is_commit(t, frame)
+    is_on(t) && is_commit(t, frame)
 }
 
 fn is_commit(t: &Block, frame: &Frame) -> bool {
@@ -152,7 +155,7 @@ fn is_commit(t: &Block, frame: &Frame) -> bool {
 
 /// In the leader, at the end of a gate: is the epoch to end here?
 pub fn is_due(t: &Block) -> bool {
-    if !is_on() {
+    if !is_on(t) {
         return false;
     }
     if t.deferred || t.signalled || t.goes_back {
@@ -175,7 +178,7 @@ pub fn is_due(t: &Block) -> bool {
 /// not go back. Whoever wants all to stand doesn't wait for that.
 #[inline(always)]
 pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
-    if !is_on() {
+    if !is_on(t) {
         return false;
     }
     let number = frame.rax as u32 as u64;
@@ -284,7 +287,7 @@ pub fn comes_back(t: &mut Block, call: Entered, number: u64) {
     while ahead::is_ahead() {
         comes_back_late(t, call);
     }
-    if is_on() && syscalls::lasts(number) && !syscalls::only_asks(number) {
+    if is_on(t) && syscalls::lasts(number) && !syscalls::only_asks(number) {
         back::does_what_lasts(number);
     }
 }
@@ -317,7 +320,7 @@ pub fn shapes_memory(c: &Call) -> Option<i64> {
 /// Under `serial`, at the end of a gate: does an epoch begin here?
 #[inline(always)]
 pub fn is_next(t: &Block) -> bool {
-    t.deferred || is_alone()
+    is_on(t) && (t.deferred || is_alone())
 }
 
 /// An epoch begins where the calling thread is, which is the only one, or for which all others stand; `says` it to the log, and is told whether it is the

@@ -584,7 +584,7 @@ fn computes(t: &mut Block, request: u32) -> bool {
     const MOST: u32 = 10;
     let before = if t.told.0 == request { t.told.1 } else { 0 };
     t.told = (request, before + 1);
-    before >= MOST && leader::is_on()
+    before >= MOST && leader::is_on(t)
 }
 
 /// Stands any thread of this process in the middle of the program's code?

@@ -169,7 +169,7 @@ impl Record {
         }
         // Where nobody is ever asked to stand, nothing has to be found out.
         let stays = !prompt && standing::may_be_asked_for() && stand::happens_once(c);
-        let is_led = leader::is_on();
+        let is_led = leader::is_on(t);
         if is_led && c.effect.written().is_some() {
             // Of what was written there before.
             let told = epochs::output::told_error(c).map(Outcome::Result);
@@ -528,7 +528,7 @@ impl Engine for Record {
     }
 
     fn fault(t: &mut Block, info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {
-        if can && leader::is_on() {
+        if can && leader::is_on(t) {
             // It is alone when it faults once more; or others have asked, and it stands when it goes on.
             leader::ask_in_code(t, uc, true);
             return true;
@@ -639,7 +639,7 @@ impl Engine for Record {
     }
 
     fn arrived(t: &mut Block, uc: &mut Ucontext) {
-        match leader::is_on() {
+        match leader::is_on(t) {
             // It may come to a gate.
             true => cut::record::later(),
             false => cut::record::begin(t, uc),
@@ -647,7 +647,7 @@ impl Engine for Record {
     }
 
     fn cut(t: &mut Block, uc: &mut Ucontext) {
-        if leader::is_on() && standing::is_asked_for() && t.pending.first(t.mask).is_none() {
+        if leader::is_on(t) && standing::is_asked_for() && t.pending.first(t.mask).is_none() {
             let ours = in_runtime(uc.mc.rip);
             return stand::asked::<Self>(t, uc, ours);
         }

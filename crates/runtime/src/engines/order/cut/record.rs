@@ -54,7 +54,7 @@ pub fn begin(t: &mut Block, uc: &mut Ucontext) {
         // The end of the gate delivers it. Who has looked for the last time already is asked by the agent again.
         return later();
     }
-    if leader::is_on() {
+    if leader::is_on(t) {
         // It is a copy that names the place.
         leader::ask_in_code(t, uc, true);
         return later();
