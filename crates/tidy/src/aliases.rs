@@ -58,7 +58,11 @@ const LENT: [(&str, usize, &str); 18] = [
     ("runtime/src/isolate/commit.rs", 2, "a thread's copies"),
     ("runtime/src/races/mod.rs", 3, "the detector, its threads"),
     ("runtime/src/races/shadow.rs", 2, "shadow memory"),
-    ("runtime/src/log/epoch.rs", 2, "a thread's part of a log"),
+    (
+        "runtime/src/log/epoch/mod.rs",
+        2,
+        "a thread's part of a log",
+    ),
     (
         "runtime/src/engines/det/streams.rs",
         4,

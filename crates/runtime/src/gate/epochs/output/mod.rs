@@ -9,21 +9,25 @@
 //! **Writing** never waits while all stand, since one of those may be needed for somebody to read: what can't be written yet is left over, and its own writers wait ([`is_left_over`]).
 //! An error is told to the program when it writes there again, or closes the descriptor ([`told_error`]).
 
+mod place;
+mod writing;
+
+pub use writing::told_error;
+
 use crate::log::epoch;
 use crate::log::held::{self, How, Target};
 use crate::log::output::{self, mapped};
 use crate::machine::sys;
 use crate::memory::capture::Call;
-use crate::memory::identity::stat_of;
 use crate::memory::opening::Opening;
 use crate::thread::session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use place::{is_connection, is_read, is_read_here, poll, writes_at_ease, Kind, Place, AT_FDCWD};
 use reprise_abi::effect::Effect;
-use reprise_abi::hash;
 use reprise_abi::layout::{EPOCH_OUTPUT, EPOCH_OUTPUT_MAX};
-use reprise_abi::session::is_memory_device;
 use reprise_abi::spec::{Mem, Print, Speculation};
 use reprise_abi::syscalls::{self, nr};
+use writing::{has_error, writes};
 
 /// What two epochs hold is kept here, as the program has written it, ...
 const OWN: [u64; 2] = [EPOCH_OUTPUT, EPOCH_OUTPUT + epoch::MOST_HELD];
@@ -31,8 +35,6 @@ const OWN: [u64; 2] = [EPOCH_OUTPUT, EPOCH_OUTPUT + epoch::MOST_HELD];
 const LEFT: u64 = EPOCH_OUTPUT + 2 * epoch::MOST_HELD;
 /// ... at most so many bytes.
 const MOST_LEFT: u64 = EPOCH_OUTPUT_MAX - 2 * epoch::MOST_HELD;
-
-const AT_FDCWD: u64 = -100i64 as u64;
 
 /// Most different files to which output is held at a time; with more everything sees it.
 const MOST_FILES: usize = 16;
@@ -50,8 +52,6 @@ static FILES: [AtomicU64; MOST_FILES] = [const { AtomicU64::new(0) }; MOST_FILES
 /// Kinds of them, a bit each; [`MANY`]: some of them aren't in the list.
 static KINDS: AtomicU32 = AtomicU32::new(0);
 const MANY: u32 = 1 << 31;
-/// Errors that the program isn't told of yet: descriptor plus 1, and the error above it.
-static ERRORS: [AtomicU64; MOST_FILES] = [const { AtomicU64::new(0) }; MOST_FILES];
 /// Somebody changes one of these.
 static LOCK: AtomicBool = AtomicBool::new(false);
 
@@ -67,90 +67,6 @@ fn lock() -> Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         LOCK.store(false, Release);
-    }
-}
-
-/// What is behind a descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// A file, a directory, a disk.
-    File = 1,
-    /// A pipe, with a name or without.
-    Pipe = 2,
-    /// A terminal, or another device that takes bytes.
-    Device = 4,
-    /// A socket.
-    Socket = 8,
-    /// An object of the kernel's without a name: an event counter, a timer, a set of descriptors.
-    Object = 16,
-    /// The null device: nobody reads it.
-    Null = 32,
-}
-
-/// A file, as it is known while it is open.
-#[derive(Clone, Copy)]
-struct Place {
-    kind: Kind,
-    key: u64,
-}
-
-impl Place {
-    fn of(fd: u64) -> Option<Place> {
-        stat_of(fd).map(Place::by)
-    }
-
-    /// The file of this name, below this directory; or the directory's own, where the name is empty.
-    fn named(dir: u64, path: u64) -> Option<Place> {
-        const AT_EMPTY_PATH: u64 = 0x1000;
-        let mut stat = [0u64; 18];
-        let to = stat.as_mut_ptr() as u64;
-        (sys::newfstatat(dir, path, to, AT_EMPTY_PATH) == 0).then(|| Place::by(stat))
-    }
-
-    fn by(stat: [u64; 18]) -> Place {
-        const S_IFMT: u64 = 0o170000;
-        /// Major number 1, minor number 3.
-        const NULL: u64 = 0x103;
-        // st_dev, st_ino, st_nlink, st_mode, .., st_rdev.
-        let kind = match stat[3] as u32 as u64 & S_IFMT {
-            0o100000 | 0o040000 | 0o060000 => Kind::File,
-            0o010000 => Kind::Pipe,
-            0o020000 if stat[5] == NULL => Kind::Null,
-            0o020000 if is_memory_device(stat[3], stat[5]) => Kind::Object,
-            0o020000 => Kind::Device,
-            0o140000 => Kind::Socket,
-            _ => Kind::Object,
-        };
-        let key = hash::words(0, &stat[..2]) | 1;
-        Place { kind, key }
-    }
-
-    /// Is output held that somebody can see there?
-    fn is_written(self) -> bool {
-        let kinds = KINDS.load(Relaxed);
-        let listed = || FILES.iter().any(|f| f.load(Relaxed) == self.key);
-        match self.kind {
-            Kind::Null => false,
-            // A watch on files.
-            Kind::Object => kinds & Kind::File as u32 != 0,
-            // The other end may be in the program.
-            Kind::Device | Kind::Socket => kinds & self.kind as u32 != 0,
-            Kind::File | Kind::Pipe => {
-                kinds & self.kind as u32 != 0 && (kinds & MANY != 0 || listed())
-            }
-        }
-    }
-
-    fn note(self) {
-        let mut bits = self.kind as u32;
-        let free = |f: &AtomicU64| f.compare_exchange(0, self.key, Relaxed, Relaxed);
-        let noted = FILES
-            .iter()
-            .any(|f| f.load(Relaxed) == self.key || free(f).is_ok());
-        if !noted {
-            bits |= MANY;
-        }
-        KINDS.fetch_or(bits, Relaxed);
     }
 }
 
@@ -219,91 +135,6 @@ pub fn holds(c: &Call, target: &Target) -> bool {
     s.epoch_holds.store(1, Relaxed);
     s.outputs_held.fetch_add(1, Relaxed);
     true
-}
-
-/// Is the descriptor open for writing, without a wish that is more than that the bytes go there, and without a limit on what it writes?
-fn writes_at_ease(fd: u64, is_file: bool) -> bool {
-    const F_GETFL: u64 = 3;
-    const O_ACCMODE: u64 = 3;
-    const WISHES: u64 = 0o4000000 | 0o10000 | 0o40000 | 0o10000000;
-    const RLIMIT_FSIZE: u64 = 1;
-    let flags = sys::fcntl(fd, F_GETFL);
-    let is_free = || limit(RLIMIT_FSIZE) == u64::MAX;
-    !sys::is_error(flags)
-        && matches!(flags as u64 & O_ACCMODE, 1 | 2)
-        && flags as u64 & WISHES == 0
-        && (!is_file || is_free())
-}
-
-const POLLOUT: u32 = 4;
-/// POLLERR, POLLHUP, POLLNVAL.
-const POLLGONE: u32 = 0x38;
-
-/// What is to be said of it as poll(2) says it, after so many ms.
-fn poll(fd: u64, ms: u64) -> u32 {
-    let mut asked = [fd as u32, POLLOUT];
-    sys::poll(asked.as_mut_ptr() as u64, 1, ms);
-    asked[1] >> 16
-}
-
-/// Is there somebody who reads what is written there?
-fn is_read(fd: u64) -> bool {
-    poll(fd, 0) & POLLGONE == 0
-}
-
-/// Is it a connection of a network, of which the other end takes a stream?
-fn is_connection(fd: u64) -> bool {
-    const SOL_SOCKET: u64 = 1;
-    const SO_TYPE: u64 = 3;
-    const SO_DOMAIN: u64 = 39;
-    const SOCK_STREAM: u32 = 1;
-    const AF_INET: u32 = 2;
-    const AF_INET6: u32 = 10;
-    let option = |name: u64| {
-        let (mut value, mut len) = (0u32, 4u32);
-        let (to, to_len) = (&raw mut value as u64, &raw mut len as u64);
-        let r = sys::getsockopt(fd, SOL_SOCKET, name, to, to_len);
-        (!sys::is_error(r)).then_some(value)
-    };
-    option(SO_TYPE) == Some(SOCK_STREAM) && matches!(option(SO_DOMAIN), Some(AF_INET | AF_INET6))
-}
-
-/// Has the program itself the end of this pipe from which it is read? What was found is kept for the pipes that were looked at last.
-fn is_read_here(fd: u64) -> bool {
-    static LOOKED_AT: [AtomicU64; MOST_FILES] = [const { AtomicU64::new(0) }; MOST_FILES];
-    let Some(Place { key, .. }) = Place::of(fd) else {
-        return true;
-    };
-    let known = &LOOKED_AT[key as usize / 2 % MOST_FILES];
-    if known.load(Relaxed) == key {
-        return false;
-    }
-    let is_read = reads_pipe(key);
-    if !is_read {
-        known.store(key, Relaxed);
-    }
-    is_read
-}
-
-/// The limit that counts for this resource.
-fn limit(resource: u64) -> u64 {
-    let mut limits = [0u64; 2];
-    sys::prlimit64(0, resource, 0, limits.as_mut_ptr() as u64);
-    limits[0]
-}
-
-/// Has the program a descriptor from which this pipe can be read?
-fn reads_pipe(key: u64) -> bool {
-    const F_GETFL: u64 = 3;
-    const O_ACCMODE: u64 = 3;
-    const RLIMIT_NOFILE: u64 = 7;
-    const MOST: u64 = 4096;
-    (0..limit(RLIMIT_NOFILE).min(MOST)).any(|fd| {
-        let flags = sys::fcntl(fd, F_GETFL);
-        !sys::is_error(flags)
-            && flags as u64 & O_ACCMODE != 1
-            && Place::of(fd).is_some_and(|p| p.kind == Kind::Pipe && p.key == key)
-    })
 }
 
 /// Could this call notice that output which is held isn't there yet?
@@ -511,96 +342,4 @@ fn rests() {
         nsec: 1_000_000,
     };
     sys::nanosleep(&MOMENT as *const sys::Timespec as u64, 0);
-}
-
-/// Writes as much as can be written without waiting: how much; all of it if that can't be written at all, which the program is told later.
-fn writes(target: &Target, bytes: &[u8]) -> usize {
-    const EINTR: i64 = -4;
-    const EAGAIN: i64 = -11;
-    const EPIPE: i64 = -32;
-    let mut done = 0;
-    while done < bytes.len() {
-        let r = write_some(target, done as u64, &bytes[done..]);
-        match r {
-            EINTR => {}
-            EAGAIN | 0 => return done,
-            EPIPE => {
-                forget_signal();
-                return bytes.len();
-            }
-            r if sys::is_error(r) => {
-                keep_error(target.fd, -r as u64);
-                return bytes.len();
-            }
-            r => done += r as usize,
-        }
-    }
-    done
-}
-
-fn write_some(target: &Target, done: u64, bytes: &[u8]) -> i64 {
-    const EAGAIN: i64 = -11;
-    const EINVAL: i64 = -22;
-    const EOPNOTSUPP: i64 = -95;
-    const MSG_DONTWAIT: u64 = 0x40;
-    const MSG_NOSIGNAL: u64 = 0x4000;
-    const RWF_NOWAIT: u64 = 8;
-    /// So much a pipe or a terminal takes that takes anything (PIPE_BUF).
-    const AT_ONCE: usize = 4096;
-    let (fd, at, len) = (target.fd, bytes.as_ptr() as u64, bytes.len() as u64);
-    let kind = Place::of(fd).map(|p| p.kind);
-    match (target.how, kind) {
-        (How::At(offset), _) => sys::pwrite64(fd, at, len, offset + done),
-        (How::Sent(flags), _) => {
-            sys::sendto(fd, at, len, flags | MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0)
-        }
-        (_, Some(Kind::Socket)) => sys::sendto(fd, at, len, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0),
-        (_, Some(Kind::Pipe | Kind::Device)) => {
-            let list = [at, len];
-            let (list, all) = (list.as_ptr() as u64, u64::MAX);
-            match sys::pwritev2(fd, list, 1, all, all, RWF_NOWAIT) {
-                EOPNOTSUPP | EINVAL => match poll(fd, 0) {
-                    0 => EAGAIN,
-                    _ => sys::write(fd, at, len.min(AT_ONCE as u64)),
-                },
-                r => r,
-            }
-        }
-        _ => sys::write(fd, at, len),
-    }
-}
-
-/// The signal that comes with an error of a pipe is for whoever writes there. It is blocked now.
-fn forget_signal() {
-    const SIGPIPE: u64 = 1 << 12;
-    let (set, time) = (SIGPIPE, [0u64; 2]);
-    sys::rt_sigtimedwait(&raw const set as u64, 0, time.as_ptr() as u64, 8);
-}
-
-fn keep_error(fd: u64, errno: u64) {
-    let (word, mine) = (errno << 32 | (fd + 1), fd + 1);
-    let is_mine = |w: &&AtomicU64| {
-        matches!(w.load(Relaxed) as u32 as u64, 0) || w.load(Relaxed) as u32 as u64 == mine
-    };
-    if let Some(w) = ERRORS.iter().find(is_mine) {
-        w.store(word, Relaxed);
-    }
-}
-
-fn has_error(fd: u64) -> bool {
-    ERRORS
-        .iter()
-        .any(|w| w.load(Relaxed) as u32 as u64 == fd + 1)
-}
-
-/// What is told to a call that writes to a descriptor, flushes or closes it: the error of what was written there before, once.
-pub fn told_error(c: &Call) -> Option<i64> {
-    let fd = match c.effect {
-        Effect::Writes(fd, _) | Effect::Sends(fd) | Effect::Closes(fd) => c.arg(fd),
-        Effect::Other if [nr::FSYNC, nr::FDATASYNC].contains(&c.nr) => c.arg(0),
-        _ => return None,
-    };
-    let mine = |w: &&AtomicU64| w.load(Relaxed) as u32 as u64 == fd + 1;
-    let found = ERRORS.iter().find(mine)?;
-    Some(-((found.swap(0, Relaxed) >> 32) as i64))
 }
