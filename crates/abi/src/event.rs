@@ -307,6 +307,8 @@ pub const YIELD_AT_EPOCH_END: u32 = 3;
 pub const ENDS_IN_CODE: i64 = 2;
 /// Value of one that comes where the thread faults.
 pub const ENDS_AT_FAULT: i64 = 3;
+/// Value of one that comes at the end of a call which has a signal mask of its own, before the thread has its own mask again: a signal that came is delivered under that mask.
+pub const ENDS_UNDER_MASK: i64 = 4;
 /// As above: the thread faults, and others go on before it makes the instruction once more.
 pub const YIELD_AT_FAULT: u32 = 4;
 /// As above: the thread comes to an instruction that has a stub. The value: how many of them it has come to since it had the baton at an epoch's end.

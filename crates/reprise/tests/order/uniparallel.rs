@@ -76,6 +76,11 @@ tests! {
         signal_stacks,
         message_batches,
     }
+    // Signals are delivered under the mask of the call that they end, and while all others stand.
+    under_the_mask_of_a_call {
+        cancel_points,
+        det_signals_from_outside,
+    }
     // Waiters sleep in the kernel while one thread is alone.
     futexes_of_who_is_alone {
         futex_wake_op = "futex_wake_op"["4", "60"],

@@ -81,6 +81,8 @@ pub trait Engine {
     fn process_exit(t: &mut Block, c: &Call, frame: &Frame) -> !;
     /// An asynchronous signal has come and waits for delivery; the thread may be anywhere.
     fn arrived(_t: &mut Block, _uc: &mut Ucontext) {}
+    /// The thread is at the end of the gate of a call that has a signal mask of its own, which is still in force.
+    fn passes_point_under_mask(_t: &mut Block, _frame: &mut Frame) {}
     /// The agent asks the thread to leave its slice; the thread may be anywhere.
     fn cut(_t: &mut Block, _uc: &mut Ucontext) {}
     /// A timer of the engine's own is over; the thread may be anywhere.

@@ -149,6 +149,9 @@ fn made<E: Engine>(t: &mut Block, frame: &mut Frame) {
     answer(frame, number, result);
     E::signal_point(t, frame);
     if t.saved_mask.is_some() {
+        stand::point_under_mask::<E>(t, frame);
+    }
+    if t.saved_mask.is_some() {
         signals::restore_mask::<E>(t);
     }
     leave(frame);

@@ -4,7 +4,7 @@
 use crate::dispatch::with_engine;
 use crate::engine::Engine;
 use crate::gate::clone::new_block;
-use crate::gate::{leader, stand};
+use crate::gate::{leader, signals, stand};
 use crate::machine::asm::rt_leave_with;
 use crate::signal::{frame, kernel};
 use crate::thread::{block_address, Block, Frame, GATE_STACK};
@@ -41,6 +41,17 @@ extern "C" fn rt_reenters(block: u64) -> ! {
         with_engine!(E => E::signal_point(t, f));
     } else if t.entered.is_none() && !form.in_code {
         with_engine!(E => stand::goes_on_to_signals::<E>(t, f));
+    }
+    if t.saved_mask.is_some() {
+        // The mask of the call at whose end it stood is still in force: nobody has told it of a signal there, or of none that it handles.
+        with_engine!(E => {
+            if !leader::is_alone() {
+                E::signal_point(t, f);
+            }
+            if t.saved_mask.is_some() {
+                signals::restore_mask::<E>(t);
+            }
+        });
     }
     kernel::sync_mask(t);
     if t.entered.is_some() {

@@ -99,11 +99,11 @@ pub fn is_alone() -> bool {
 
 /// In the leader, at the end of a gate: a signal that waits for the thread is delivered when all others stand, since copies know none. False: there is none.
 pub fn delivers_alone(t: &mut Block) -> bool {
-    // A call with a mask of its own is over when its handlers have run: they can't wait for the others. The recording ends there.
-    let can_wait = is_on(t) && t.saved_mask.is_none();
-    let first = t.pending.first(t.mask).filter(|_| can_wait);
+    let first = t.pending.first(t.mask).filter(|_| is_on(t));
     let now = sys::monotonic().ns();
-    t.signalled = first.is_some_and(|signal| !comes_too_soon(&signal, now));
+    // A call with a mask of its own isn't over before its handlers have run.
+    let is_waited_for = t.saved_mask.is_some();
+    t.signalled = first.is_some_and(|signal| is_waited_for || !comes_too_soon(&signal, now));
     match t.signalled {
         true => DELIVERED.store(now, Relaxed),
         false if first.is_some() => request::ask_for_end_of_slice(),

@@ -58,6 +58,8 @@ pub struct Form {
     pub fs_base: u64,
     /// Signals that it has blocked.
     pub mask: u64,
+    /// Those of the call at the end of whose gate it is, as long as these are in force.
+    pub under: Option<u64>,
     /// Its signal stack.
     pub alt_stack: AltStack,
     /// Where its id is cleared when it ends.
@@ -145,6 +147,7 @@ fn take_down(t: &mut Block, frame: &Frame, call: Option<Entered>) {
         fs_base: t.fs_base,
         // Who waits under another mask enters its call anew, and replaces its mask once more.
         mask: t.saved_mask.unwrap_or(t.mask),
+        under: t.saved_mask.filter(|_| call.is_none()).map(|_| t.mask),
         alt_stack: t.alt_stack,
         clear_tid: t.clear_tid,
         robust_list: t.robust_list,
@@ -192,6 +195,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
             in_call: true,
             in_code: false,
             again: false,
+            under_mask: false,
             quiet: quiet::unlogged(i, b.logging.counts.get()),
             unlogged: 0,
             has_logged: false,
@@ -207,6 +211,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
         in_call: form.call.is_some(),
         in_code: form.in_code,
         again: form.again,
+        under_mask: form.under.is_some(),
         quiet: quiet::unlogged(i, form.log.logging.counts.get()),
         unlogged: form.log.unlogged,
         has_logged: form.log.has_logged,
@@ -245,7 +250,7 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
         now.call = old.call;
     }
     now.fs_base = old.fs_base;
-    now.mask = old.mask;
+    (now.mask, now.under) = (old.mask, old.under);
     now.alt_stack = old.alt_stack;
     now.clear_tid = old.clear_tid;
     now.robust_list = old.robust_list;
@@ -283,6 +288,7 @@ fn told_then(i: u32, request: u32, then: u32) -> Option<Told> {
         in_code,
         fs_base,
         mask,
+        under,
         alt_stack,
         clear_tid,
         robust_list
@@ -303,6 +309,7 @@ struct Told {
     in_code: bool,
     fs_base: u64,
     mask: u64,
+    under: Option<u64>,
     alt_stack: AltStack,
     clear_tid: u64,
     robust_list: u64,
@@ -317,6 +324,7 @@ impl Default for Told {
             in_code: false,
             fs_base: 0,
             mask: 0,
+            under: None,
             alt_stack: AltStack::DISABLED,
             clear_tid: 0,
             robust_list: 0,
@@ -388,6 +396,14 @@ pub fn goes_on_to_signals<E: Engine>(t: &mut Block, frame: &mut Frame) {
         point::<E>(t, frame);
         t.stands_again = false;
     }
+}
+
+/// As [`point`], at the end of the gate of a call that has a signal mask of its own, which is still in force: for a signal that is to be delivered under it while all others stand.
+pub fn point_under_mask<E: Engine>(t: &mut Block, frame: &mut Frame) {
+    while E::STANDS && t.signalled && can_stand::<E>(t) {
+        look::<E>(t, frame);
+    }
+    E::passes_point_under_mask(t, frame);
 }
 
 #[cold]
@@ -719,6 +735,9 @@ pub fn await_others(t: &Block, request: u32) -> bool {
 pub fn fill<E: Engine>(t: &mut Block, f: &mut Form) {
     t.fs_base = f.fs_base;
     t.mask = f.mask;
+    if let Some(under) = f.under {
+        (t.saved_mask, t.mask) = (Some(f.mask), under);
+    }
     t.alt_stack = f.alt_stack;
     t.clear_tid = f.clear_tid;
     t.robust_list = f.robust_list;

@@ -387,7 +387,7 @@ fn look(t: &mut Block, frame: &Frame) {
         epoch::ends_elsewhere(t.slot);
         return look(t, frame);
     }
-    if p.ends_at(frame) {
+    if !p.ends.under_mask && p.ends_at(frame) {
         if p.hook_ends {
             told::hook_ended(t, frame);
             t.cut().hooks.restart();
@@ -591,6 +591,17 @@ impl Engine for Follow {
 
     fn passes_point(t: &mut Block, frame: &mut Frame) {
         look(t, frame);
+    }
+
+    fn passes_point_under_mask(t: &mut Block, frame: &mut Frame) {
+        let p = part(t);
+        if !left::has(t) && p.ends.under_mask && p.ends_at(frame) {
+            cut::record::abandon(t);
+            stand::shows(t, frame, None);
+            told::ends_under_mask(t);
+            kernel::block_all();
+            rests_with(t, FpState::Live)
+        }
     }
 
     fn fault(t: &mut Block, _info: &Siginfo, uc: &mut Ucontext, can: bool) -> bool {

@@ -487,6 +487,13 @@ impl Engine for Replay {
     }
 
     #[inline(always)]
+    fn passes_point_under_mask(t: &mut Block, frame: &mut Frame) {
+        if reread::look_under_mask(t, frame) {
+            Self::signal_point(t, frame);
+        }
+    }
+
+    #[inline(always)]
     fn passes_point(t: &mut Block, frame: &mut Frame) {
         if reread::look(t, frame) {
             // What the thread does alone, before others go on, is first.

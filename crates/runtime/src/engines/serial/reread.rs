@@ -12,7 +12,9 @@ use crate::signal::kernel;
 use crate::thread::{schedule, session, Block, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::epoch::Why;
-use reprise_abi::event::{EventHeader, Kind, ENDS_AT_FAULT, ENDS_IN_CODE, YIELD_AT_FAULT};
+use reprise_abi::event::{
+    EventHeader, Kind, ENDS_AT_FAULT, ENDS_IN_CODE, ENDS_UNDER_MASK, YIELD_AT_FAULT,
+};
 use reprise_abi::order::{ORDER_BASE, ORDER_HEAD_LEN};
 use reprise_abi::session::{slot_state, FLAG_EPOCHS};
 
@@ -75,7 +77,11 @@ pub fn others_go_on(t: &Block) -> bool {
 
 /// Is this event the end of the epoch for the thread, before a call that it hasn't made (`deferred`), or elsewhere?
 fn is_end(t: &Block, h: &EventHeader, deferred: bool) -> bool {
-    h.is_end_of_epoch() && u32::from(h.slot) == t.slot && h.value == deferred.into()
+    is_end_by(t, h, deferred.into())
+}
+
+fn is_end_by(t: &Block, h: &EventHeader, how: i64) -> bool {
+    h.is_end_of_epoch() && u32::from(h.slot) == t.slot && h.value == how
 }
 
 /// The program is about to make a call: does the epoch end before it?
@@ -97,9 +103,19 @@ pub fn look(t: &mut Block, frame: &Frame) -> bool {
     are_there() && look_closely(t, frame)
 }
 
+/// As [`look`], at the end of a call whose signal mask is still in force.
+pub fn look_under_mask(t: &mut Block, frame: &Frame) -> bool {
+    are_there() && look_for(t, frame, ENDS_UNDER_MASK)
+}
+
 fn look_closely(t: &mut Block, frame: &Frame) -> bool {
     let deferred = core::mem::take(&mut t.deferred);
-    let Some(h) = ring::peek().filter(|h| is_end(t, h, deferred)) else {
+    look_for(t, frame, deferred.into())
+}
+
+/// Does the thread's epoch end here, in this way?
+fn look_for(t: &mut Block, frame: &Frame, how: i64) -> bool {
+    let Some(h) = ring::peek().filter(|h| is_end_by(t, h, how)) else {
         return false;
     };
     if !epoch::is_open() {

@@ -12,8 +12,8 @@ use crate::log::ring::Writer;
 use crate::memory::capture::Call;
 use crate::thread::{Block, Frame};
 use reprise_abi::event::{
-    section_len, Event, EventHeader, Instruction, Kind, ENDS_AT_FAULT, ENDS_IN_CODE, FLAG_HELD,
-    YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_FOR_TURN,
+    section_len, Event, EventHeader, Instruction, Kind, ENDS_AT_FAULT, ENDS_IN_CODE,
+    ENDS_UNDER_MASK, FLAG_HELD, YIELD_AT_EPOCH_END, YIELD_AT_FAULT, YIELD_FOR_TURN,
 };
 use reprise_abi::syscalls::nr;
 
@@ -74,6 +74,12 @@ pub fn hook_ended(t: &Block, frame: &Frame) {
 /// The thread has come to the epoch's end.
 pub fn ends(t: &Block) {
     plain(t, Kind::Yield, YIELD_AT_EPOCH_END, t.deferred.into(), &[]);
+    are_so_far();
+}
+
+/// As [`ends`], at the end of a call whose signal mask is still in force.
+pub fn ends_under_mask(t: &Block) {
+    plain(t, Kind::Yield, YIELD_AT_EPOCH_END, ENDS_UNDER_MASK, &[]);
     are_so_far();
 }
 

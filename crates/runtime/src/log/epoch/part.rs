@@ -19,6 +19,8 @@ pub struct End {
     pub in_code: bool,
     /// It has stood there before, and done nothing since.
     pub again: bool,
+    /// It was at the end of the gate of a call that has a signal mask of its own, which was still in force.
+    pub under_mask: bool,
     /// Quiet operations since the last entry.
     pub quiet: u32,
     /// Calls of hooked functions since then that left nothing in the log.
