@@ -697,7 +697,7 @@ impl Engine for Record {
 
 /// A thread is about to wait at a word of the program's, which it may have done before: has somebody been woken there since?
 fn stays_out_of(c: &Call, entered: &Entered) -> bool {
-    c.effect == Effect::Futex && futex::waits_for_own(c) && futex::wakes(c) != entered.wakes
+    c.effect == Effect::Futex && !stand::happens_once(c) && futex::wakes(c) != entered.wakes
 }
 
 /// Has this call mapped memory that other processes may write to, too?
