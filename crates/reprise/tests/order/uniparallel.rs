@@ -49,8 +49,6 @@ tests! {
         signal_kept,
         // A child becomes another program, and makes threads.
         address_space_room,
-        // Threads fork, and their children's threads, which have no leader, make locked instructions meanwhile.
-        fork_from_threads = "fork_from_threads"["4", "3"],
         // One makes a process that has their memory for a while (vfork(2), posix_spawn(3)).
         join_beside_vfork,
     }
