@@ -160,6 +160,15 @@ pub fn complain(parts: &[&str]) {
     }
 }
 
+/// A millisecond goes by.
+pub fn nap() {
+    const MOMENT: Timespec = Timespec {
+        sec: 0,
+        nsec: 1_000_000,
+    };
+    nanosleep(&MOMENT as *const Timespec as u64, 0);
+}
+
 /// Ends the process at once.
 pub fn exit_group(status: i32) -> ! {
     loop {

@@ -88,7 +88,7 @@ pub fn wait_until(t: &mut Block, mut due: impl FnMut() -> bool) -> bool {
         looks = if now == seen { looks + 1 } else { 0 };
         seen = now;
         if looks > MOST_LOOKS && SLEEPERS.load(Relaxed) != 0 {
-            naps();
+            sys::nap();
             looks = 0;
         }
         if looks > MOST_LOOKS {
@@ -106,18 +106,9 @@ pub fn sleeps_until(t: &mut Block, due: impl FnMut() -> bool) -> bool {
     let is_due = wait_until(t, due);
     SLEEPERS.fetch_sub(1, Relaxed);
     if !is_due {
-        naps();
+        sys::nap();
     }
     is_due
-}
-
-/// A moment goes by, in which nobody goes on.
-pub fn naps() {
-    const MOMENT: sys::Timespec = sys::Timespec {
-        sec: 0,
-        nsec: 1_000_000,
-    };
-    sys::nanosleep(&MOMENT as *const sys::Timespec as u64, 0);
 }
 
 /// As [`wait_until`], of a thread that goes by the log. False also when all who wait are to leave that: who has told them so takes their turns for as good as come.

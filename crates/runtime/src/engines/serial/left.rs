@@ -11,7 +11,7 @@
 //! **The end** of such a thread is a gate or hooked function at which nothing that counts is left of anybody's log, after about as many of them as the leader's thread came to; or a call that
 //! isn't made yet.
 
-use super::follow::{await_until, fails, naps, part, rest, sleeps_until, wait_until};
+use super::follow::{await_until, fails, part, rest, sleeps_until, wait_until};
 use super::{cut, hooked, told};
 use crate::common::time_left::TimeLeft;
 use crate::engine::waits::{Deadline, Wait};
@@ -374,7 +374,7 @@ pub fn goes_on_waiting(
             fails(t, Why::Stuck);
         }
         // Nobody wakes it, but its time will be over.
-        naps();
+        sys::nap();
     }
     part(t).waits = false;
     match word.load(Relaxed) == value {

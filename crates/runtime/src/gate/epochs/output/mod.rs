@@ -22,7 +22,9 @@ use crate::memory::capture::Call;
 use crate::memory::opening::Opening;
 use crate::thread::session;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
-use place::{is_connection, is_read, is_read_here, poll, writes_at_ease, Kind, Place, AT_FDCWD};
+use place::{
+    flags_of, is_connection, is_read, is_read_here, poll, writes_at_ease, Kind, Place, AT_FDCWD,
+};
 use reprise_abi::effect::Effect;
 use reprise_abi::layout::{EPOCH_OUTPUT, EPOCH_OUTPUT_MAX};
 use reprise_abi::spec::{Mem, Print, Speculation};
@@ -107,7 +109,7 @@ pub fn may_be_held(c: &Call) -> Option<Target> {
         (Kind::Socket, How::Own | How::Sent(_)) => is_connection(fd) && is_read(fd),
         _ => false,
     };
-    let is_own = || place.kind == Kind::Pipe && is_read_here(fd);
+    let is_own = || place.kind == Kind::Pipe && is_read_here(place);
     (can && !is_own() && held::is_readable(c, &target)).then_some(target)
 }
 
@@ -287,15 +289,14 @@ pub fn awaits_room(fd: Option<u64>) {
         Some(fd) => {
             poll(fd, MOMENT_MS);
         }
-        None => rests(),
+        None => sys::nap(),
     }
 }
 
 /// Can the caller not wait until there is room?
 pub fn is_impatient(c: &Call, fd: u64) -> bool {
-    const F_GETFL: u64 = 3;
-    const O_NONBLOCK: i64 = 0o4000;
-    c.is_told_not_to_wait() || sys::fcntl(fd, F_GETFL) & O_NONBLOCK != 0
+    const O_NONBLOCK: u64 = 0o4000;
+    c.is_told_not_to_wait() || flags_of(fd).is_some_and(|flags| flags & O_NONBLOCK != 0)
 }
 
 /// Writes what is left over, as far as nobody has to wait for that.
@@ -331,15 +332,7 @@ pub fn pushes() {
 pub fn writes_rest() {
     pushes();
     while LEFT_LEN.load(Relaxed) != 0 {
-        rests();
+        sys::nap();
         pushes();
     }
-}
-
-fn rests() {
-    const MOMENT: sys::Timespec = sys::Timespec {
-        sec: 0,
-        nsec: 1_000_000,
-    };
-    sys::nanosleep(&MOMENT as *const sys::Timespec as u64, 0);
 }

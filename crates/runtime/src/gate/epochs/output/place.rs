@@ -95,16 +95,28 @@ impl Place {
 
 /// Is the descriptor open for writing, without a wish that is more than that the bytes go there, and without a limit on what it writes?
 pub(super) fn writes_at_ease(fd: u64, is_file: bool) -> bool {
-    const F_GETFL: u64 = 3;
-    const O_ACCMODE: u64 = 3;
-    const WISHES: u64 = 0o4000000 | 0o10000 | 0o40000 | 0o10000000;
+    const O_WRONLY: u64 = 1;
+    const O_RDWR: u64 = 2;
+    // That it be on disk when the call returns, past the kernel's memory; and a descriptor that can't be written to.
+    const O_SYNC: u64 = 0o4000000;
+    const O_DSYNC: u64 = 0o10000;
+    const O_DIRECT: u64 = 0o40000;
+    const O_PATH: u64 = 0o10000000;
+    const WISHES: u64 = O_SYNC | O_DSYNC | O_DIRECT | O_PATH;
     const RLIMIT_FSIZE: u64 = 1;
-    let flags = sys::fcntl(fd, F_GETFL);
     let is_free = || limit(RLIMIT_FSIZE) == u64::MAX;
-    !sys::is_error(flags)
-        && matches!(flags as u64 & O_ACCMODE, 1 | 2)
-        && flags as u64 & WISHES == 0
+    flags_of(fd)
+        .is_some_and(|flags| matches!(flags & O_ACCMODE, O_WRONLY | O_RDWR) && flags & WISHES == 0)
         && (!is_file || is_free())
+}
+
+const O_ACCMODE: u64 = 3;
+
+/// The flags with which what is behind the descriptor is open; `None`: it isn't.
+pub(super) fn flags_of(fd: u64) -> Option<u64> {
+    const F_GETFL: u64 = 3;
+    let flags = sys::fcntl(fd, F_GETFL);
+    (!sys::is_error(flags)).then_some(flags as u64)
 }
 
 const POLLOUT: u32 = 4;
@@ -142,11 +154,8 @@ pub(super) fn is_connection(fd: u64) -> bool {
 }
 
 /// Has the program itself the end of this pipe from which it is read? What was found is kept for the pipes that were looked at last.
-pub(super) fn is_read_here(fd: u64) -> bool {
+pub(super) fn is_read_here(Place { key, .. }: Place) -> bool {
     static LOOKED_AT: [AtomicU64; MOST_FILES] = [const { AtomicU64::new(0) }; MOST_FILES];
-    let Some(Place { key, .. }) = Place::of(fd) else {
-        return true;
-    };
     let known = &LOOKED_AT[key as usize / 2 % MOST_FILES];
     if known.load(Relaxed) == key {
         return false;
@@ -167,14 +176,11 @@ fn limit(resource: u64) -> u64 {
 
 /// Has the program a descriptor from which this pipe can be read?
 fn reads_pipe(key: u64) -> bool {
-    const F_GETFL: u64 = 3;
-    const O_ACCMODE: u64 = 3;
+    const O_WRONLY: u64 = 1;
     const RLIMIT_NOFILE: u64 = 7;
     const MOST: u64 = 4096;
     (0..limit(RLIMIT_NOFILE).min(MOST)).any(|fd| {
-        let flags = sys::fcntl(fd, F_GETFL);
-        !sys::is_error(flags)
-            && flags as u64 & O_ACCMODE != 1
+        flags_of(fd).is_some_and(|flags| flags & O_ACCMODE != O_WRONLY)
             && Place::of(fd).is_some_and(|p| p.kind == Kind::Pipe && p.key == key)
     })
 }

@@ -77,19 +77,21 @@ fn forget_signal() {
 }
 
 fn keep_error(fd: u64, errno: u64) {
-    let (word, mine) = (errno << 32 | (fd + 1), fd + 1);
-    let is_mine = |w: &&AtomicU64| {
-        matches!(w.load(Relaxed) as u32 as u64, 0) || w.load(Relaxed) as u32 as u64 == mine
-    };
-    if let Some(w) = ERRORS.iter().find(is_mine) {
-        w.store(word, Relaxed);
+    let free = || ERRORS.iter().find(|w| w.load(Relaxed) == 0);
+    if let Some(w) = error_of(fd).or_else(free) {
+        w.store(errno << 32 | (fd + 1), Relaxed);
     }
 }
 
-pub(super) fn has_error(fd: u64) -> bool {
+/// Where an error of this descriptor is kept.
+fn error_of(fd: u64) -> Option<&'static AtomicU64> {
     ERRORS
         .iter()
-        .any(|w| w.load(Relaxed) as u32 as u64 == fd + 1)
+        .find(|w| u64::from(w.load(Relaxed) as u32) == fd + 1)
+}
+
+pub(super) fn has_error(fd: u64) -> bool {
+    error_of(fd).is_some()
 }
 
 /// What is told to a call that writes to a descriptor, flushes or closes it: the error of what was written there before, once.
@@ -99,7 +101,5 @@ pub fn told_error(c: &Call) -> Option<i64> {
         Effect::Other if [nr::FSYNC, nr::FDATASYNC].contains(&c.nr) => c.arg(0),
         _ => return None,
     };
-    let mine = |w: &&AtomicU64| w.load(Relaxed) as u32 as u64 == fd + 1;
-    let found = ERRORS.iter().find(mine)?;
-    Some(-((found.swap(0, Relaxed) >> 32) as i64))
+    error_of(fd).map(|found| -((found.swap(0, Relaxed) >> 32) as i64))
 }
