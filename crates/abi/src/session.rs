@@ -485,6 +485,8 @@ pub const FLAG_FLIP_SLICES: u32 = 1 << 20;
 
 /// [`Session::flags`]: while the program has threads it is recorded in epochs, each of which a copy runs again (`record --test-uniparallel`). In a replay: it was.
 pub const FLAG_EPOCHS: u32 = 1 << 21;
+/// [`Session::flags`]: with it, epochs go on also where they cost more than they bring (`record --test-keep-epochs`).
+pub const FLAG_KEEP_EPOCHS: u32 = 1 << 22;
 
 /// The head of a session's shared memory; the slots follow it.
 #[repr(C, align(4096))]
@@ -744,6 +746,8 @@ pub struct Session {
     pub epoch_asked: AtomicU32,
     /// How many calls wrote what was held.
     pub outputs_held: AtomicU64,
+    /// How often the program went on with one thread at a time for a while, since epochs cost more than they brought.
+    pub epochs_paused: AtomicU64,
 }
 
 impl Process {

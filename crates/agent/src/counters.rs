@@ -59,6 +59,7 @@ pub fn read(s: &Session) -> BTreeMap<String, u64> {
         ("epoch_difference", &s.epoch_difference),
         ("epoch_difference_at", &s.epoch_difference_at),
         ("outputs_held", &s.outputs_held),
+        ("epochs_paused", &s.epochs_paused),
         ("slices_same", &s.slices_same),
         ("slices_unlike", &s.slices_unlike),
         ("slices_bytes", &s.slices_bytes),

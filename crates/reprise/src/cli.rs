@@ -313,6 +313,10 @@ pub struct RecordArgs {
     #[arg(long, hide = true)]
     pub test_uniparallel: bool,
 
+    /// A test switch: epochs go on also where they cost more than they bring
+    #[arg(long, hide = true, requires = "test_uniparallel")]
+    pub test_keep_epochs: bool,
+
     /// A test switch: some epochs, drawn by this seed, count as ones that no copy can run again
     #[arg(long, hide = true, value_name = "SEED", requires = "test_uniparallel")]
     pub test_fail_epochs: Option<u32>,
@@ -383,6 +387,7 @@ impl RecordArgs {
             test_uniparallel: false,
             test_flip: false,
             test_fail_epochs: None,
+            test_keep_epochs: false,
             test_runtime: None,
             command,
             det: None,

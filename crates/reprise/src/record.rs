@@ -17,8 +17,9 @@ use reprise_abi::hooks;
 use reprise_abi::inputs::inputs;
 use reprise_abi::names::signal_name;
 use reprise_abi::session::{
-    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_LOCKED, FLAG_LOGS, FLAG_NO_PATCH,
-    FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES, FLAG_TEST_WRITES, MODE_RECORD, VERSION,
+    hold, Session, FLAG_CHAOS, FLAG_FLIP_SLICES, FLAG_HOOKS, FLAG_KEEP_EPOCHS, FLAG_LOCKED,
+    FLAG_LOGS, FLAG_NO_PATCH, FLAG_TEST_COPIES, FLAG_TEST_EPOCHS, FLAG_TEST_SLICES,
+    FLAG_TEST_WRITES, MODE_RECORD, VERSION,
 };
 use reprise_agent::kept::Keeper;
 use reprise_agent::Outsiders;
@@ -368,6 +369,9 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;
         inputs(s).copies.store(1, Relaxed);
     }
+    if args.test_keep_epochs {
+        s.flags |= FLAG_KEEP_EPOCHS;
+    }
     if args.test_flip {
         s.flags |= FLAG_FLIP_SLICES;
     }
@@ -466,8 +470,13 @@ fn say_epochs(s: &Session) {
     if recovered != 0 {
         say!("the program took over what its copy had come to: {recovered} times");
     }
-    if read(&s.epochs_serial) != 0 {
-        say!("from an epoch on that no copy can run again the program went on with one thread at a time");
+    let serial = read(&s.epochs_serial);
+    if serial != 0 {
+        say!("no copy could run an epoch again: {serial} times; the program went on from its beginning, one thread at a time, for a while");
+    }
+    let paused = read(&s.epochs_paused);
+    if paused != 0 {
+        say!("epochs cost more than they brought: {paused} times; the program went on with one thread at a time, for a while");
     }
     for (n, count) in s.epochs_left_out_by.iter().map(read).enumerate() {
         if count != 0 {

@@ -3,12 +3,18 @@
 
 use crate::common;
 
-use common::{check_times, Guest, Info, Running, Workplace};
+use common::{check_times, Guest, Info, Outcome, Running, Workplace};
 use std::io::{BufRead, BufReader};
 use std::sync::mpsc;
 use std::thread;
 
-const FLAGS: [&str; 3] = ["--engine", "serial", "--test-uniparallel"];
+/// Epochs go on also where they cost more than they bring: it is they that are tested.
+const FLAGS: [&str; 4] = [
+    "--engine",
+    "serial",
+    "--test-uniparallel",
+    "--test-keep-epochs",
+];
 
 /// Of epochs: how many came to the same state, how many did not, and in how many of those the program took over what its copy had come to.
 fn epochs(info: &Info) -> [u64; 3] {
@@ -92,6 +98,26 @@ tests! {
     }
 }
 
+/// A program that ends by a signal that it sends to itself, as abort(3) does: its last epoch is in the recording.
+#[test]
+fn abort_is_recorded() {
+    for name in ["cpp_terminate", "debugged_rust"] {
+        let guest = Guest::new(name).ends(Outcome::Signal(libc::SIGABRT));
+        check_times(&guest, &FLAGS, 3, 2);
+    }
+}
+
+/// Where calls end an epoch after the other the program goes on with one thread at a time, for a while: a signal of which each ends one comes ten thousand times.
+#[test]
+fn epochs_that_cost_more_than_they_bring() {
+    let guest = Guest::new("cpp_exceptions");
+    let flags = ["--engine", "serial", "--test-uniparallel"];
+    for info in check_times(&guest, &flags, 2, 1) {
+        assert!(info.counter("epochs_paused") > 0);
+        assert!(info.counter("epochs_same") > 0);
+    }
+}
+
 /// Threads race, and what the race came to is told to nobody before the epoch is over: the program takes over what its copy came to, and goes on with that.
 #[test]
 fn a_race_is_recorded() {
@@ -148,10 +174,10 @@ fn a_copy_goes_on_without_the_log() {
     }
 }
 
-/// As if such a race showed, wherever the program can go back.
+/// As if such a race showed, wherever the program can go back. It goes on with one thread at a time then, until all stand, and epochs begin again.
 #[test]
 fn epochs_that_fail_are_run_serially() {
-    let guests: [(&str, &[&str]); 6] = [
+    let guests: [(&str, &[&str]); 10] = [
         ("race_ways", &["2", "2000"]),
         ("race_ahead", &["3", "60"]),
         ("c11_threads", &[]),
@@ -159,20 +185,27 @@ fn epochs_that_fail_are_run_serially() {
         ("signal_kept", &[]),
         // Threads wait by locked instructions, which keep their stubs.
         ("cut_spin_exchange", &["100", "4"]),
+        // Waits in calls and in hooked functions, with and without time limits.
+        ("futex_wake_op", &["4", "60"]),
+        ("condition_variables", &[]),
+        ("nested_events", &["4", "20"]),
+        // Each thread sends itself a signal.
+        ("tiny_stacks", &[]),
     ];
-    let mut serial = 0;
+    let (mut serial, mut again) = (0, 0);
     for (name, args) in guests {
         for seed in ["1", "2", "3"] {
             let flags = [&FLAGS[..], &["--test-fail-epochs", seed]].concat();
             let guest = Guest::new(name).args(args.iter().copied());
             let infos = check_times(&guest, &flags, 1, 1);
-            serial += infos
-                .iter()
-                .map(|info| info.counter("epochs_serial"))
-                .sum::<u64>();
+            for times in infos.iter().map(|info| info.counter("epochs_serial")) {
+                serial += u64::from(times > 0);
+                again += u64::from(times > 1);
+            }
         }
     }
-    assert!(serial >= 4, "only {serial} of 18 recordings went back");
+    assert!(serial >= 8, "only {serial} of 30 recordings went back");
+    assert!(again >= 4, "only in {again} of them epochs began again");
 }
 
 /// The same in a program that makes calls meanwhile, which others see: they are what they were. Who stood in such a call when all went back makes it once.

@@ -7,11 +7,11 @@
 //! the next epoch begins at the end of its gate. Such a call is an epoch's commit (Respec 4.2).
 //!
 //! A copy that comes to the end of its epoch with another memory is believed: the program takes that over (DoublePlay 5.2.4). From an epoch that no copy can run again it goes back to the
-//! beginning, and on with one thread at a time (Respec 3); where it can't go back the recording ends, and what was written before is whole.
+//! beginning, and on with one thread at a time (Respec 3), until all stand once more, and epochs begin again; where it can't go back the recording ends, and what was written before is whole.
 
 use crate::engine::wish::CLONE_THREAD;
 use crate::gate::epochs::ahead::{self, Before};
-use crate::gate::epochs::{back, output, Which};
+use crate::gate::epochs::{back, output, worth, Which};
 use crate::gate::stand;
 use crate::gate::{clock, epochs, signals};
 use crate::log::{epoch, ring};
@@ -27,7 +27,7 @@ use crate::thread::{
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::epoch::{Why, OTHER_WAY};
-use reprise_abi::session::FLAG_EPOCHS;
+use reprise_abi::session::{FLAG_EPOCHS, FLAG_KEEP_EPOCHS};
 use reprise_abi::spec::{Replay, Syscall};
 use reprise_abi::syscalls::{self, nr};
 
@@ -38,6 +38,13 @@ static OVER: AtomicBool = AtomicBool::new(false);
 
 /// Number of the session's process that has a leader: its first one.
 pub const LEADER: u32 = 0;
+
+/// As long as it runs one thread at a time, since it has gone back: so many looks of the agent's (`Session::epoch_due`) until epochs begin again, plus 1; 0: it isn't so, or they never do.
+static REST: AtomicU32 = AtomicU32::new(0);
+/// So often in a row it has gone back, or has tried to begin epochs again in vain; ...
+static IN_VAIN: AtomicU32 = AtomicU32::new(0);
+/// ... and so often epochs weren't worth their costs.
+static NOT_WORTH: AtomicU32 = AtomicU32::new(0);
 
 /// A race has shown that decided what threads do next: what it came to may be in what they ask the kernel for in the same epoch.
 static RACES: AtomicBool = AtomicBool::new(false);
@@ -69,7 +76,97 @@ pub fn starts(number: u32) {
 /// In a child that fork(2) made: it is its parent that has a leader.
 pub fn after_fork() {
     ALONE.store(0, Relaxed);
+    REST.store(0, Relaxed);
     OVER.store(true, Relaxed);
+}
+
+/// Does the thread's process run one thread at a time until epochs begin again?
+#[inline(always)]
+pub fn rests(t: &Block) -> bool {
+    REST.load(Relaxed) != 0 && t.number == LEADER
+}
+
+/// Epochs begin again after a while, which is the longer the less has come of that before, `so_often` in a row.
+fn begins_rest(so_often: &AtomicU32) {
+    /// At most so many times that while is doubled.
+    const MOST: u32 = 5;
+    let before = so_often.fetch_add(1, Relaxed).min(MOST);
+    session().epoch_due.store(0, Relaxed);
+    REST.store((1 << before) + 1, Relaxed);
+}
+
+/// The test that has epochs fail: they begin again at one of so many gates.
+fn is_over_for_test() -> bool {
+    const ONCE_IN: u32 = 16;
+    static GATES: AtomicU32 = AtomicU32::new(0);
+    // The more seldom the more has come to nothing.
+    let once_in = ONCE_IN << IN_VAIN.load(Relaxed).min(ONCE_IN);
+    session().test_fail_epochs.load(Relaxed) != 0
+        && GATES.fetch_add(1, Relaxed) % once_in == once_in - 1
+}
+
+/// Is it time that they do?
+fn is_rested() -> bool {
+    let due = &session().epoch_due;
+    let is_due = due.load(Relaxed) != 0 && due.swap(0, Relaxed) != 0;
+    let is_over = is_due && REST.fetch_sub(1, Relaxed) <= 2;
+    if !is_over && !is_over_for_test() {
+        return false;
+    }
+    let can = process::only_one_in_memory() && !memory::each().any(|r| r.is_of_others());
+    if !can {
+        begins_rest(&IN_VAIN);
+    }
+    can
+}
+
+/// As long as it [rests](rests): the request for which all are to stand, if there is one.
+pub fn is_wanted(t: &Block) -> Option<u32> {
+    standing::wanted().filter(|_| rests(t))
+}
+
+/// Under `serial`, of a thread that has the baton: the request for which it is to stand, so that epochs begin again; and whether it is the one that asks for it. It has to stand then.
+#[inline(always)]
+pub fn gathers(t: &Block) -> Option<(u32, bool)> {
+    match rests(t) {
+        true => gathers_now(t),
+        false => None,
+    }
+}
+
+#[cold]
+fn gathers_now(t: &Block) -> Option<(u32, bool)> {
+    if crate::gate::ptrace::holds(t) {
+        return None;
+    }
+    match standing::wanted() {
+        Some(request) => Some((request, false)),
+        None if is_rested() => standing::ask().map(|request| (request, true)),
+        None => None,
+    }
+}
+
+/// The thread has asked for all to stand, and has said in the log that it does: it gives the baton on, and when all others have come to stand, too, an epoch begins.
+pub fn gathers_others(t: &mut Block, frame: &Frame, request: u32) -> ! {
+    stand::stands_first(t, frame, None, request);
+    schedule::leave_for_others(t.slot);
+    if stand::await_others(t, request) {
+        REST.store(0, Relaxed);
+        OVER.store(false, Relaxed);
+        in_force::runs_freely();
+        worth::begins();
+        leads(t, request);
+    } else {
+        begins_rest(&IN_VAIN);
+    }
+    standing::release();
+    stand::goes_on(t)
+}
+
+/// It stands with the others. In the log it has said so.
+pub fn gathers_with_others(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
+    let gives_on = |t: &mut Block| schedule::leave_for_others(t.slot);
+    stand::stands_by(t, frame, call, request, gives_on)
 }
 
 /// The registers at the gate of a call as they are when that call is to be made once more.
@@ -337,8 +434,11 @@ pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) 
     // What nobody has looked for while there was one thread.
     clock::keeps_trapping();
     in_force::runs_freely();
+    if alone == 0 {
+        worth::begins();
+    }
     leads(t, request);
-    standing::release();
+    releases();
     stand::goes_on(t)
 }
 
@@ -403,10 +503,17 @@ pub fn ask_in_code(t: &mut Block, uc: &Ucontext, alone: bool) {
 
 /// The thread, which stands, has asked for the epoch's end: it goes on when all others have come to stand, or don't.
 fn ends_if_all_stand(t: &mut Block, request: u32, then: Then) -> ! {
+    worth::asks();
     if !stand::await_others(t, request) || !is_over(t, request, then) {
-        standing::release();
+        releases();
     }
     stand::goes_on(t)
+}
+
+/// All go on.
+fn releases() {
+    worth::all_go_on();
+    standing::release();
 }
 
 /// As [`ask`], of a thread that stays in its call: the program is to go back.
@@ -433,6 +540,9 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     appends(t, epoch::previous_slices());
     // What is seen is in the recording.
     output::releases(true);
+    if !epoch::previous_slices().is_empty() {
+        IN_VAIN.store(0, Relaxed);
+    }
     epoch::forget_previous();
     if before == Before::Other {
         output::forgets(false);
@@ -453,16 +563,25 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     if !epochs::ends(request) {
         return falls_back(t, request, Which::Open);
     }
-    if !matches!(then, Then::Alone | Then::Last) {
+    IN_VAIN.store(0, Relaxed);
+    if then == Then::All || then == Then::Ahead {
         appends(t, epoch::slices());
         output::releases(false);
-        leads(t, request);
+        match pauses(t, request) {
+            true => goes_on_serially(t),
+            false => leads(t, request),
+        }
         return false;
     }
     in_force::runs_one();
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
     output::releases(false);
+    if then == Then::Alone && pauses(t, request) {
+        schedule::leave_for_others(t.slot);
+        goes_on_serially(t);
+        return false;
+    }
     if then == Then::Last {
         output::writes_rest();
     }
@@ -532,10 +651,31 @@ fn runs_serially(t: &mut Block, request: u32, reason: [u64; 3]) {
         return is_lost(reason, 0);
     }
     tells_reason(reason);
-    output::writes_rest();
+    session().epochs_serial.fetch_add(1, Relaxed);
+    begins_rest(&IN_VAIN);
+    goes_on_serially(t)
+}
+
+/// All threads stand, and what they have done is recorded: are they to go on one at a time, since epochs cost more than they bring?
+fn pauses(t: &Block, request: u32) -> bool {
     let s = session();
-    s.epochs_serial.fetch_add(1, Relaxed);
-    s.epoch_open.store(0, Relaxed);
+    match worth::look() {
+        Some(false) if s.flags & FLAG_KEEP_EPOCHS == 0 && epochs::all_are_free(t, request) => {}
+        Some(true) => {
+            NOT_WORTH.store(0, Relaxed);
+            return false;
+        }
+        _ => return false,
+    }
+    s.epochs_paused.fetch_add(1, Relaxed);
+    begins_rest(&NOT_WORTH);
+    true
+}
+
+/// All threads stand, and go on one at a time.
+fn goes_on_serially(t: &Block) {
+    output::writes_rest();
+    session().epoch_open.store(0, Relaxed);
     OVER.store(true, Relaxed);
     in_force::runs_one();
     if !stand::is_unmade(t) {

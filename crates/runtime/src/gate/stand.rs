@@ -450,8 +450,10 @@ fn gate_frame_of(t: &Block) -> *mut Frame {
 const STAYS: u32 = u32::MAX;
 /// ... of one to which the signal is on its way, ...
 const TOLD: u32 = u32::MAX - 1;
-/// ... and of one that was never made, since all have gone back.
+/// ... of one that was never made, since all have gone back, ...
 const UNMADE: u32 = u32::MAX - 2;
+/// ... and of one that is not to be told now: [`untold`].
+const BUSY: u32 = u32::MAX - 3;
 
 /// The two highest bits of a request and of a thread that stays in its call for it.
 const HIGHEST: u32 = 3 << 30;
@@ -489,6 +491,17 @@ pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) ->
     r
 }
 
+/// Makes a call that nothing is to interrupt, under an engine that can't leave its thread in it: who wants that all stand meanwhile waits for it, or in vain.
+pub fn untold<R>(t: &mut Block, make: impl FnOnce(&mut Block) -> R) -> R {
+    // A signal that is on its way comes first.
+    while t.stands.compare_exchange(0, BUSY, SeqCst, SeqCst).is_err() {
+        sys::sched_yield();
+    }
+    let r = make(t);
+    t.stands.store(0, SeqCst);
+    r
+}
+
 /// The thread stays in its call. All may have gone back meanwhile, to where it was in this call with other vector registers.
 pub fn restores_vectors(t: &Block) {
     if copy::are_made() {
@@ -522,6 +535,11 @@ pub fn happens_once(c: &Call) -> bool {
         Effect::Receives(_) => c.no_wait().is_some_and(|f| c.arg(f.at) & MSG_WAITALL != 0),
         _ => matches!(c.blocking, Blocking::Fd(_)) && c.input_len() > 1,
     }
+}
+
+/// Has what a thread waits for in this call, in which it stood, come meanwhile? At a word of the program's somebody was woken since, which could have been its turn.
+pub fn is_over(c: &Call, entered: &Entered) -> bool {
+    c.effect == Effect::Futex && !happens_once(c) && futex::wakes(c) != entered.wakes
 }
 
 /// Was the thread told to stand by a signal that has not come?
@@ -618,6 +636,21 @@ fn stand(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> !
     kernel::block_all();
     save_vectors(FpState::Live, vectors(t.slot));
     rest(t, frame, call, request)
+}
+
+/// As [`stand`], for an engine that runs one thread at a time: nothing may be left to do for the thread when it stands, so it `gives_on` the baton before.
+pub fn stands_by(
+    t: &mut Block,
+    frame: &Frame,
+    call: Option<Entered>,
+    request: u32,
+    gives_on: impl FnOnce(&mut Block),
+) -> ! {
+    kernel::block_all();
+    save_vectors(FpState::Live, vectors(t.slot));
+    take_down(t, frame, call);
+    gives_on(t);
+    rests(t, request)
 }
 
 fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {

@@ -183,7 +183,7 @@ impl Record {
             if stream != 0 && held.is_none() {
                 held = streams::hold(t, stream);
             }
-            if stays_out_of(c, &entered) {
+            if stand::is_over(c, &entered) {
                 break Outcome::Result(0);
             }
             let r = match stream != 0 && held.is_none() {
@@ -693,11 +693,6 @@ impl Engine for Record {
         now.made_again = before.made_again;
         now.copied = before.copied;
     }
-}
-
-/// A thread is about to wait at a word of the program's, which it may have done before: has somebody been woken there since?
-fn stays_out_of(c: &Call, entered: &Entered) -> bool {
-    c.effect == Effect::Futex && !stand::happens_once(c) && futex::wakes(c) != entered.wakes
 }
 
 /// Has this call mapped memory that other processes may write to, too?

@@ -9,6 +9,7 @@
 //! times in a row.
 
 use super::baton::{self, Wait};
+use super::stands::{self, Stands};
 use crate::engine::RESTART;
 use crate::gate::{leader, robust};
 use crate::log::events;
@@ -16,6 +17,7 @@ use crate::machine::guard;
 use crate::machine::sys::{self, monotonic, Timespec};
 use crate::memory::capture::Call;
 use crate::memory::futex::command;
+use crate::memory::futex::counts_wake;
 use crate::memory::futex::key;
 use crate::memory::futex::wake_op;
 use crate::memory::futex::OWNER_DIED;
@@ -64,6 +66,9 @@ fn deadline(c: &Call, relative: bool, realtime: bool) -> Result<Option<(Timespec
 
 /// Makes the call while recording; logs everything itself.
 pub fn record(t: &mut Block, c: &Call) -> i64 {
+    if leader::rests(t) {
+        counts_wake(c);
+    }
     let plain = |t: &Block, r: i64| {
         events::call_with(t, c, r, 0, 0, &[]);
         r
@@ -280,7 +285,14 @@ fn sleep(
     end: Option<(Timespec, bool)>,
 ) -> i64 {
     let timed = end.is_some();
+    let may_stand = stands::in_calls(t, c, 0);
     let (how, inherited) = wait(t, c, key, bitset, end);
+    let is_told = how == Wait::Interrupted && t.pending.first(t.mask).is_none();
+    if let (Some(Stands::In(call)), true, Some(request)) =
+        (may_stand, is_told, leader::is_wanted(t))
+    {
+        stands::stands_in_call(t, &call, request);
+    }
     let mut flags = 0;
     let r = match how {
         Wait::Woken => 0,

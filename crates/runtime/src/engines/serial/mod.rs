@@ -16,6 +16,7 @@ pub mod quick;
 pub mod record;
 pub mod replay;
 pub mod reread;
+pub mod stands;
 pub mod told;
 pub mod waits;
 pub mod writes;

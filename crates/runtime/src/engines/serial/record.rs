@@ -1,6 +1,7 @@
 //! The recording half of `serial`.
 
 use super::parts::Parts;
+use super::stands::{self, Stands};
 use super::{arrived, baton, chaos, cut, futex, hooked, loss, quick, waits, writes};
 use crate::code::patch;
 use crate::common::make::add_pending;
@@ -14,13 +15,11 @@ use crate::common::state;
 use crate::engine::wish::Wish;
 use crate::engine::{Engine, RESTART};
 use crate::gate::robust;
-use crate::gate::{clone, instruction, leader};
+use crate::gate::{clone, instruction, leader, stand};
 use crate::log::events;
 use crate::log::inputs;
 use crate::log::output;
 use crate::log::output::mapped;
-use crate::log::quiet;
-use crate::log::ring::Writer;
 use crate::machine::asm::rt_exit_thread;
 use crate::machine::frame::frame_hash;
 use crate::machine::sys;
@@ -39,7 +38,7 @@ use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::{Effect, Told};
 use reprise_abi::event::{
     section_len, EventHeader, Instruction, Kind, ProcessEnd, Tag, FILE_NUMBER_SHIFT,
-    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION, YIELD_AT_EPOCH_END,
+    FLAG_RESTARTED, FLAG_TRACKED, SLOT_SHIFT, YIELD_AFTER_INSTRUCTION,
 };
 use reprise_abi::session::{process_state, slot_state};
 use reprise_abi::spec::Blocking;
@@ -181,7 +180,8 @@ impl Record {
             Some(p) => p.are_private(),
             None => c.all_memory(memory::is_private),
         };
-        let own = process::has_memory_to_itself() && private();
+        let mut may_stand = stands::in_calls(t, c, hash);
+        let own = may_stand.is_none() && process::has_memory_to_itself() && private();
         if own {
             c.shorten();
         } else if let Err(e) = into_scratch(t, c) {
@@ -197,10 +197,16 @@ impl Record {
             baton::enter_call(t);
         }
         let r = loop {
-            let r = make(t, c);
+            let r = match may_stand {
+                Some(Stands::Never) => stand::untold(t, |t| make(t, c)),
+                _ => make(t, c),
+            };
             match outcome(t, c, r) {
-                Outcome::Again => continue,
+                Outcome::Again => {}
                 o => break o,
+            }
+            if let Some(Stands::In(call)) = &mut may_stand {
+                stands::in_call(t, call, held);
             }
         };
         if let Outcome::Result(r) = r {
@@ -439,39 +445,11 @@ impl Engine for Record {
 
     #[inline(always)]
     fn passes_point(t: &mut Block, frame: &mut Frame) {
-        if leader::is_next(t) {
-            cut::record::abandon(t);
-            hooked::tells_end(t, frame);
-            leader::begin(t, frame, |t, first| {
-                if first {
-                    locked::before_thread(t);
-                }
-                let end = YIELD_AT_EPOCH_END;
-                events::plain(Kind::Yield, t.slot, end, t.deferred.into(), &[]);
-            });
-        }
+        stands::passes_point(t, frame);
     }
 
     fn reenters(t: &mut Block, frame: &mut Frame) {
-        if session().baton.load(Relaxed) != t.slot + 1 {
-            // All go on, one at a time.
-            baton::acquire(t);
-        }
-        quiet::restart(t);
-        match t.entered.take() {
-            None => events::plain(Kind::Resume, t.slot, 0, 0, &[]),
-            Some(_) => {
-                // The call that it stood in is another engine's: it is made once more.
-                *frame = leader::before_call(frame);
-                let h = EventHeader {
-                    detail: frame.rax as u32,
-                    value: NOT_MADE,
-                    flags: FLAG_RESTARTED,
-                    ..events::header(Kind::Exit, t.slot, 0, 0)
-                };
-                Writer::begin(&h).finish();
-            }
-        }
+        stands::reenters(t, frame);
     }
 
     #[inline(always)]

@@ -13,6 +13,7 @@ pub mod back;
 mod came;
 pub mod output;
 pub mod slices;
+pub mod worth;
 
 use crate::gate::copy::{self, Task};
 use crate::gate::stand;

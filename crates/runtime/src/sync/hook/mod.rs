@@ -26,6 +26,7 @@ use crate::thread::{session, Block};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use entry::{Hook, MAX_HOOKS};
 use reprise_abi::hooks;
+use reprise_abi::session::FLAG_EPOCHS;
 use reprise_abi::session::{region_flags, FLAG_HOOKS};
 use reprise_abi::syscalls::nr;
 use reprise_code::elf;
@@ -184,6 +185,9 @@ fn hook(module: &Module) -> Option<()> {
             left_out::add(s.address);
             continue;
         }
+        if is_libcs_own(f.name) {
+            continue;
+        }
         // Several names may share an entry.
         if s.kind == elf::FUNC && n < MAX_HOOKS && !list[..n].iter().any(|h| h.at == s.address) {
             list[n] = Hook {
@@ -206,6 +210,12 @@ fn hook(module: &Module) -> Option<()> {
     session().counters.hooked.fetch_add(done, Relaxed);
     note_places(&exports);
     Some(())
+}
+
+/// In epochs a call that others see, or by which the program ends, has to be made at a gate, where the epoch can end before it. So libc's own function makes it; the instructions by which that takes its
+/// lock have stubs, as the program's have.
+fn is_libcs_own(function: &[u8]) -> bool {
+    session().flags & FLAG_EPOCHS != 0 && function == b"pthread_kill"
 }
 
 /// The module that a mapping of data belongs to.

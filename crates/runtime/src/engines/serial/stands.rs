@@ -1,0 +1,146 @@
+//! Threads stand under `serial`, so that an epoch begins: the only one of them, the one for which all others stand, or all of those that have run one at a time for a while, since the
+//! program has gone back ([`leader`]; Respec 3: after an epoch that was run serially the next one is run as ever).
+//!
+//! All of them: who has the baton asks for it, says that it stands, and gives the baton on. Each of the others does so when it has the baton next, at the first end of a gate or hooked function that
+//! it comes to; who waits in a call, or in a hooked function, is interrupted by the signal that tells it to. In the trace this is the end of an epoch for each of them, as a copy writes
+//! it, and a replay does there what it does at that.
+//!
+//! A thread that computes, or waits by looking for one that stands already, comes to no such place: then all go on, one at a time, and it is tried again later.
+
+use super::{arrived, baton, cut, hooked};
+use crate::common::make::NOT_MADE;
+use crate::common::time_left::TimeLeft;
+use crate::gate::{leader, stand};
+use crate::log::events;
+use crate::log::quiet;
+use crate::log::ring::Writer;
+use crate::memory::capture::Call;
+use crate::memory::futex;
+use crate::sync::locked;
+use crate::thread::{session, Block, Entered, Frame};
+use core::sync::atomic::Ordering::*;
+use reprise_abi::effect::Effect;
+use reprise_abi::event::{EventHeader, Kind, FLAG_RESTARTED, YIELD_AT_EPOCH_END};
+use reprise_abi::syscalls;
+
+/// The end of a gate or of a hooked function.
+#[inline(always)]
+pub fn passes_point(t: &mut Block, frame: &Frame) {
+    if leader::is_next(t) {
+        ends_at_point(t, frame);
+        leader::begin(t, frame, |t, first| {
+            if first {
+                locked::before_thread(t);
+            }
+            says_end(t);
+        });
+    } else if let Some((request, asks)) = leader::gathers(t) {
+        ends_at_point(t, frame);
+        says_end(t);
+        match asks {
+            true => leader::gathers_others(t, frame, request),
+            false => leader::gathers_with_others(t, frame, None, request),
+        }
+    }
+}
+
+fn ends_at_point(t: &mut Block, frame: &Frame) {
+    cut::record::abandon(t);
+    hooked::tells_end(t, frame);
+}
+
+fn says_end(t: &Block) {
+    let end = YIELD_AT_EPOCH_END;
+    events::plain(Kind::Yield, t.slot, end, t.deferred.into(), &[]);
+}
+
+/// What becomes of a thread in its call when all are to stand.
+pub enum Stands {
+    /// It stands there.
+    In(Entered),
+    /// It is not to be interrupted.
+    Never,
+}
+
+/// Before a call that may wait: what becomes of the thread there, if all may be wanted to stand.
+pub fn in_calls(t: &Block, c: &Call, hash: u64) -> Option<Stands> {
+    if !leader::rests(t) {
+        return None;
+    }
+    Some(match stand::happens_once(c) {
+        true => Stands::Never,
+        false => Stands::In(entered(c, hash)),
+    })
+}
+
+/// The call begins.
+pub fn entered(c: &Call, hash: u64) -> Entered {
+    Entered {
+        deadline: TimeLeft::of(c, 0).deadline,
+        wakes: match c.effect {
+            Effect::Futex => futex::wakes(c),
+            _ => 0,
+        },
+        ..Entered::now(hash)
+    }
+}
+
+/// A signal of the runtime's has interrupted the thread in this call, of which nothing is done: it stands there, if all are to. It has `held` the baton, if nobody has taken it meanwhile.
+pub fn in_call(t: &mut Block, call: &Entered, held: bool) {
+    let Some(request) = leader::is_wanted(t) else {
+        return;
+    };
+    match held && baton::leave_call(t) {
+        true => events::enter(t.slot, 0),
+        false => {
+            baton::acquire(t);
+            arrived::arrived(t);
+        }
+    }
+    stands_in_call(t, call, request)
+}
+
+/// As [`in_call`], with the baton; the call's beginning is logged.
+pub fn stands_in_call(t: &mut Block, call: &Entered, request: u32) -> ! {
+    says_end(t);
+    let frame = stand::gate_frame(t);
+    leader::gathers_with_others(t, &frame, Some(*call), request)
+}
+
+/// A thread that stood goes on under `serial`: when it has the baton.
+pub fn reenters(t: &mut Block, frame: &mut Frame) {
+    if session().baton.load(Relaxed) != t.slot + 1 {
+        // All go on, one at a time.
+        baton::acquire(t);
+    }
+    quiet::restart(t);
+    if t.pending.first(t.mask).is_some() {
+        // It was about to be told of that when all stood.
+        t.slot().signal_pending.store(1, Release);
+    }
+    let Some(call) = t.entered.take() else {
+        return events::plain(Kind::Resume, t.slot, 0, 0, &[]);
+    };
+    let number = frame.rax as u32 as u64;
+    let c = Call::new(number, frame.args(), syscalls::lookup(number));
+    let h = EventHeader {
+        detail: number as u32,
+        ..events::header(Kind::Exit, t.slot, 0, 0)
+    };
+    // The call that it stood in is another engine's: it is made once more, unless what it waited for has come.
+    let h = match stand::is_over(&c, &call) {
+        true => {
+            frame.rax = 0;
+            h
+        }
+        false => {
+            *frame = leader::before_call(frame);
+            EventHeader {
+                value: NOT_MADE,
+                flags: FLAG_RESTARTED,
+                ..h
+            }
+        }
+    };
+    Writer::begin(&h).finish();
+}
