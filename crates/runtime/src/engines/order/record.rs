@@ -208,7 +208,7 @@ impl Record {
             time.again(c);
         };
         if !prompt {
-            leader::comes_back(t, entered, c.nr);
+            leader::calls::comes_back(t, entered, c.nr);
         }
         stamp(t);
         let result = match outcome {
@@ -416,7 +416,7 @@ impl Engine for Record {
     fn address_space(t: &mut Block, c: &mut Call) -> i64 {
         // Calls of the program's own have waited at their gates.
         let unsure = ahead::is_ahead();
-        if let Some(instead) = unsure.then(|| leader::shapes_memory(c)).flatten() {
+        if let Some(instead) = unsure.then(|| leader::calls::shapes_memory(c)).flatten() {
             return instead;
         }
         let lock = space::lock();
@@ -479,7 +479,7 @@ impl Engine for Record {
             stand::in_call::<Self>(t, entered);
             time.again(c);
         };
-        leader::comes_back(t, entered, c.nr);
+        leader::calls::comes_back(t, entered, c.nr);
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) if sys::is_error(r) => {
@@ -660,12 +660,12 @@ impl Engine for Record {
 
     #[inline(always)]
     fn defers(t: &mut Block, frame: &Frame) -> bool {
-        t.deferred = leader::ends_before(t, frame);
-        if t.deferred && !leader::has_written_all(t, frame) {
+        t.deferred = leader::calls::ends_before(t, frame);
+        if t.deferred && !leader::calls::has_written_all(t, frame) {
             t.deferred = false;
             return true;
         }
-        t.deferred || leader::keeps_back(t, frame)
+        t.deferred || leader::calls::keeps_back(t, frame)
     }
 
     const STANDS: bool = true;

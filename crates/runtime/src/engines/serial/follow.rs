@@ -547,7 +547,7 @@ impl Engine for Follow {
         }
         let is_end = p.is_at_end() && !p.ends.in_call && p.ends.unlogged == p.unlogged_calls();
         // As it is when the call is to be made once more.
-        t.deferred = is_end && p.ends.frame == leader::before_call(frame);
+        t.deferred = is_end && p.ends.frame == leader::calls::before_call(frame);
         let may_leave = left::is_allowed() && !t.deferred && p.is_at_end() && !p.ends.in_call;
         if may_leave && lasts(frame.rax as u32 as u64) && p.next_kept().is_none() {
             // The leader's thread hasn't made such a call.

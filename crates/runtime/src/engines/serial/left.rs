@@ -395,7 +395,7 @@ pub fn instruction(t: &Block, which: Instruction) -> (u64, u64) {
 /// The program is about to make a call: does the thread come to its end before it?
 pub fn ends_before(t: &mut Block, frame: &Frame) -> bool {
     let number = frame.rax as u32 as u64;
-    let is_commit = leader::ends_before(t, frame);
+    let is_commit = leader::calls::ends_before(t, frame);
     match part(t).next_kept() {
         None if lasts(number) || is_commit => true,
         // One of the others may wait by looking for what comes behind it.

@@ -34,12 +34,12 @@ pub fn passes_point(t: &mut Block, frame: &Frame) {
             }
             says_end(t);
         });
-    } else if let Some((request, asks)) = leader::gathers(t) {
+    } else if let Some((request, asks)) = leader::rest::gathers(t) {
         ends_at_point(t, frame);
         says_end(t);
         match asks {
-            true => leader::gathers_others(t, frame, request),
-            false => leader::gathers_with_others(t, frame, None, request),
+            true => leader::rest::gathers_others(t, frame, request),
+            false => leader::rest::gathers_with_others(t, frame, None, request),
         }
     }
 }
@@ -64,7 +64,7 @@ pub enum Stands {
 
 /// Before a call that may wait: what becomes of the thread there, if all may be wanted to stand.
 pub fn in_calls(t: &Block, c: &Call, hash: u64) -> Option<Stands> {
-    if !leader::rests(t) {
+    if !leader::rest::goes_on(t) {
         return None;
     }
     Some(match stand::happens_once(c) {
@@ -87,7 +87,7 @@ pub fn entered(c: &Call, hash: u64) -> Entered {
 
 /// A signal of the runtime's has interrupted the thread in this call, of which nothing is done: it stands there, if all are to. It has `held` the baton, if nobody has taken it meanwhile.
 pub fn in_call(t: &mut Block, call: &Entered, held: bool) {
-    let Some(request) = leader::is_wanted(t) else {
+    let Some(request) = leader::rest::is_wanted(t) else {
         return;
     };
     match held && baton::leave_call(t) {
@@ -104,7 +104,7 @@ pub fn in_call(t: &mut Block, call: &Entered, held: bool) {
 pub fn stands_in_call(t: &mut Block, call: &Entered, request: u32) -> ! {
     says_end(t);
     let frame = stand::gate_frame(t);
-    leader::gathers_with_others(t, &frame, Some(*call), request)
+    leader::rest::gathers_with_others(t, &frame, Some(*call), request)
 }
 
 /// A thread that stood goes on under `serial`: when it has the baton.
@@ -134,7 +134,7 @@ pub fn reenters(t: &mut Block, frame: &mut Frame) {
             h
         }
         false => {
-            *frame = leader::before_call(frame);
+            *frame = leader::calls::before_call(frame);
             EventHeader {
                 value: NOT_MADE,
                 flags: FLAG_RESTARTED,

@@ -3,33 +3,30 @@
 //! ([`epochs`]), and what the copy did, its slices, is what the trace gets. So the trace is one of `serial` with hooks, from its first event to its last.
 //!
 //! **Roles.** The engine in force changes only while all threads stand ([`stand`]): to `order` when a thread is about to be made, or an epoch begins; to
-//! `serial` for a call that a copy can't make ([`ends_before`]), and for a signal: the epoch ends before it, one thread makes it alone, while all others stand, and
+//! `serial` for a call that a copy can't make ([`calls`]), and for a signal: the epoch ends before it, one thread makes it alone, while all others stand, and
 //! the next epoch begins at the end of its gate. Such a call is an epoch's commit (Respec 4.2).
 //!
 //! A copy that comes to the end of its epoch with another memory is believed: the program takes that over (DoublePlay 5.2.4). From an epoch that no copy can run again it goes back to the
 //! beginning, and on with one thread at a time (Respec 3), until all stand once more, and epochs begin again; where it can't go back the recording ends, and what was written before is whole.
 
-use crate::engine::wish::CLONE_THREAD;
+pub mod calls;
+pub mod rest;
+
 use crate::gate::epochs::ahead::{self, Before};
 use crate::gate::epochs::{back, output, worth, Which};
 use crate::gate::stand;
-use crate::gate::{clock, epochs, signals};
+use crate::gate::{clock, epochs};
 use crate::log::{epoch, ring};
 use crate::machine::{split_mix, sys};
-use crate::memory::capture::Call;
-use crate::memory::{self, futex};
+use crate::memory;
 use crate::signal::frame::Ucontext;
 use crate::signal::kernel;
 use crate::thread::signals::Siginfo;
-use crate::thread::{
-    in_force, process, request, schedule, session, standing, Block, Entered, Frame,
-};
+use crate::thread::{in_force, request, schedule, session, standing, Block, Entered, Frame};
+use calls::{is_commit, makes_thread, may_be_last};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
-use reprise_abi::effect::Effect;
 use reprise_abi::epoch::{Why, OTHER_WAY};
-use reprise_abi::session::{FLAG_EPOCHS, FLAG_KEEP_EPOCHS};
-use reprise_abi::spec::{Replay, Syscall};
-use reprise_abi::syscalls::{self, nr};
+use reprise_abi::session::FLAG_EPOCHS;
 
 /// The request for which all others stand while one thread is alone; 0: nobody is.
 static ALONE: AtomicU32 = AtomicU32::new(0);
@@ -39,27 +36,12 @@ static OVER: AtomicBool = AtomicBool::new(false);
 /// Number of the session's process that has a leader: its first one.
 pub const LEADER: u32 = 0;
 
-/// As long as it runs one thread at a time, since it has gone back: so many looks of the agent's (`Session::epoch_due`) until epochs begin again, plus 1; 0: it isn't so, or they never do.
-static REST: AtomicU32 = AtomicU32::new(0);
-/// So often in a row it has gone back, or has tried to begin epochs again in vain; ...
-static IN_VAIN: AtomicU32 = AtomicU32::new(0);
-/// ... and so often epochs weren't worth their costs.
-static NOT_WORTH: AtomicU32 = AtomicU32::new(0);
-
 /// A race has shown that decided what threads do next: what it came to may be in what they ask the kernel for in the same epoch.
 static RACES: AtomicBool = AtomicBool::new(false);
 
 /// The program takes over what a copy has come to that has left the log.
 pub fn races() {
     RACES.store(true, Relaxed);
-}
-
-/// Does such a call say something to others?
-fn says_something(number: u64) -> bool {
-    matches!(
-        syscalls::effect(number),
-        Effect::Writes(..) | Effect::Sends(_) | Effect::Puts(_) | Effect::Moves(_)
-    )
 }
 
 /// Is the thread's process recorded in epochs? (One that vfork(2) has made, or posix_spawn(3), is in the memory of the one that is.)
@@ -76,105 +58,8 @@ pub fn starts(number: u32) {
 /// In a child that fork(2) made: it is its parent that has a leader.
 pub fn after_fork() {
     ALONE.store(0, Relaxed);
-    REST.store(0, Relaxed);
+    rest::after_fork();
     OVER.store(true, Relaxed);
-}
-
-/// Does the thread's process run one thread at a time until epochs begin again?
-#[inline(always)]
-pub fn rests(t: &Block) -> bool {
-    REST.load(Relaxed) != 0 && t.number == LEADER
-}
-
-/// Epochs begin again after a while, which is the longer the less has come of that before, `so_often` in a row.
-fn begins_rest(so_often: &AtomicU32) {
-    /// At most so many times that while is doubled.
-    const MOST: u32 = 5;
-    let before = so_often.fetch_add(1, Relaxed).min(MOST);
-    session().epoch_due.store(0, Relaxed);
-    REST.store((1 << before) + 1, Relaxed);
-}
-
-/// The test that has epochs fail: they begin again at one of so many gates.
-fn is_over_for_test() -> bool {
-    const ONCE_IN: u32 = 16;
-    static GATES: AtomicU32 = AtomicU32::new(0);
-    // The more seldom the more has come to nothing.
-    let once_in = ONCE_IN << IN_VAIN.load(Relaxed).min(ONCE_IN);
-    session().test_fail_epochs.load(Relaxed) != 0
-        && GATES.fetch_add(1, Relaxed) % once_in == once_in - 1
-}
-
-/// Is it time that they do?
-fn is_rested() -> bool {
-    let due = &session().epoch_due;
-    let is_due = due.load(Relaxed) != 0 && due.swap(0, Relaxed) != 0;
-    let is_over = is_due && REST.fetch_sub(1, Relaxed) <= 2;
-    if !is_over && !is_over_for_test() {
-        return false;
-    }
-    let can = process::only_one_in_memory() && !memory::each().any(|r| r.is_of_others());
-    if !can {
-        begins_rest(&IN_VAIN);
-    }
-    can
-}
-
-/// As long as it [rests](rests): the request for which all are to stand, if there is one.
-pub fn is_wanted(t: &Block) -> Option<u32> {
-    standing::wanted().filter(|_| rests(t))
-}
-
-/// Under `serial`, of a thread that has the baton: the request for which it is to stand, so that epochs begin again; and whether it is the one that asks for it. It has to stand then.
-#[inline(always)]
-pub fn gathers(t: &Block) -> Option<(u32, bool)> {
-    match rests(t) {
-        true => gathers_now(t),
-        false => None,
-    }
-}
-
-#[cold]
-fn gathers_now(t: &Block) -> Option<(u32, bool)> {
-    if crate::gate::ptrace::holds(t) {
-        return None;
-    }
-    match standing::wanted() {
-        Some(request) => Some((request, false)),
-        None if is_rested() => standing::ask().map(|request| (request, true)),
-        None => None,
-    }
-}
-
-/// The thread has asked for all to stand, and has said in the log that it does: it gives the baton on, and when all others have come to stand, too, an epoch begins.
-pub fn gathers_others(t: &mut Block, frame: &Frame, request: u32) -> ! {
-    stand::stands_first(t, frame, None, request);
-    schedule::leave_for_others(t.slot);
-    if stand::await_others(t, request) {
-        REST.store(0, Relaxed);
-        OVER.store(false, Relaxed);
-        in_force::runs_freely();
-        worth::begins();
-        leads(t, request);
-    } else {
-        begins_rest(&IN_VAIN);
-    }
-    standing::release();
-    stand::goes_on(t)
-}
-
-/// It stands with the others. In the log it has said so.
-pub fn gathers_with_others(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
-    let gives_on = |t: &mut Block| schedule::leave_for_others(t.slot);
-    stand::stands_by(t, frame, call, request, gives_on)
-}
-
-/// The registers at the gate of a call as they are when that call is to be made once more.
-pub fn before_call(frame: &Frame) -> Frame {
-    let mut before = *frame;
-    before.rip -= 2;
-    before.rax = u64::from(frame.rax as u32);
-    before
 }
 
 /// Under `serial`: is an epoch to begin before this call? Before a thread is made, and before any call that a thread comes to while all others stand, but that for
@@ -220,36 +105,6 @@ fn comes_too_soon(signal: &Siginfo, now: i64) -> bool {
     matches!(signal.code(), SI_KERNEL | SI_TIMER) && now - DELIVERED.load(Relaxed) < BETWEEN
 }
 
-fn makes_thread(frame: &Frame) -> bool {
-    frame.rax as u32 as u64 == nr::CLONE && frame.rdi & CLONE_THREAD != 0
-}
-
-/// In the leader: is the call one that a copy can't make?
-#[inline(always)]
-pub fn ends_before(t: &Block, frame: &Frame) -> bool {
-    is_on(t) && is_commit(t, frame)
-}
-
-fn is_commit(t: &Block, frame: &Frame) -> bool {
-    let number = frame.rax as u32 as u64;
-    let args = frame.args();
-    match syscalls::effect(number) {
-        Effect::Maps => args[3] & sys::MAP_ANONYMOUS == 0,
-        Effect::Attaches | Effect::Detaches | Effect::Execs | Effect::EndsProcess => true,
-        Effect::EndsThread => process::entry().live_threads.load(Relaxed) == 1,
-        Effect::Signals(_) => {
-            let c = Call::new(number, args, syscalls::lookup(number));
-            signals::ends_us(t, &c, process::visible_pid()).is_some()
-        }
-        // Those that may wait for another thread can't be made while that stands.
-        Effect::Futex => {
-            let c = Call::new(number, args, syscalls::lookup(number));
-            futex::word_changed_at_once(&c).is_some()
-        }
-        effect => effect.makes_thread() && !makes_thread(frame),
-    }
-}
-
 /// In the leader, at the end of a gate: is the epoch to end here?
 pub fn is_due(t: &Block) -> bool {
     if !is_on(t) {
@@ -269,149 +124,6 @@ pub fn is_due(t: &Block) -> bool {
         session().epoch_asked.store(0, Relaxed);
     }
     is_due
-}
-
-/// In the leader, before a call: is the thread to leave the gate, and to come to it again? A program that is ahead waits here until it is known that it needs
-/// not go back. Whoever wants all to stand doesn't wait for that.
-#[inline(always)]
-pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
-    if !is_on(t) {
-        return false;
-    }
-    let number = frame.rax as u32 as u64;
-    if leaves_nothing(number) {
-        return false;
-    }
-    let lasts = syscalls::lasts(number) && !makes_thread(frame);
-    let c = Call::new(number, frame.args(), syscalls::lookup(number));
-    if let Some(target) = lasts.then(|| output::may_be_held(&c)).flatten() {
-        const EAGAIN: i64 = -11;
-        let is_full = output::is_left_over(Some(target.fd));
-        if is_full && !output::is_impatient(&c, target.fd) {
-            // Then the call is looked at once more.
-            awaits_output(t, Some(target.fd));
-            return true;
-        }
-        t.held = match is_full {
-            true => Some(EAGAIN),
-            false => output::holds(&c, &target).then_some(target.len as i64),
-        };
-        if t.held.is_some() {
-            return false;
-        }
-    }
-    if ahead::is_ahead() && keeps_back_now(t) {
-        return true;
-    }
-    if lasts && output::is_seen_by(&c) {
-        // All of it is written first, as far as that can be.
-        t.goes_back = true;
-        t.shows = true;
-        return true;
-    }
-    let depends = says_something(number) || lasts && RACES.load(Relaxed);
-    if depends && !epoch::begins_at(t.slot, &before_call(frame)) {
-        // What it says is to be what the recording has: the epoch ends before it.
-        t.goes_back = true;
-        return true;
-    }
-    if lasts {
-        if let Effect::Closes(_) | Effect::ClosesRange(..) | Effect::Replaces(_) = c.effect {
-            epoch::has_closed();
-        }
-        if !syscalls::only_asks(number) {
-            back::does_what_lasts(number);
-        }
-    }
-    false
-}
-
-/// What is left over for this descriptor, or for any, is waited for, as at a pipe that is full. False: the thread is to leave its gate first, and to come to it again.
-fn awaits_output(t: &mut Block, fd: Option<u64>) -> bool {
-    let is_wanted =
-        |t: &Block| standing::wanted().is_some() || t.slot().signal_pending.load(Relaxed) != 0;
-    while output::is_left_over(fd) {
-        if is_wanted(t) {
-            return false;
-        }
-        output::awaits_room(fd);
-        kernel::block_all();
-        output::pushes();
-        kernel::sync_mask(t);
-    }
-    true
-}
-
-/// In the leader, before a call that ends the epoch: if it may end the program, too, what is left over is waited for while others can go on. False: see [`keeps_back`].
-pub fn has_written_all(t: &mut Block, frame: &Frame) -> bool {
-    !may_be_last(frame) || awaits_output(t, None)
-}
-
-/// Can this call be made while it isn't known whether the epoch before is good? Then nothing of it is left if the program has to go back.
-fn leaves_nothing(number: u64) -> bool {
-    let is_refused = |call: &Syscall| matches!(call.replay, Replay::Refuse(_));
-    match syscalls::effect(number) {
-        Effect::Tells(_) | Effect::Yields => true,
-        // Which of them are refused depends on what is asked for.
-        Effect::Commands(_) => false,
-        _ => syscalls::lookup(number).is_some_and(is_refused),
-    }
-}
-
-#[cold]
-fn keeps_back_now(t: &mut Block) -> bool {
-    loop {
-        match ahead::before() {
-            Before::Good => return false,
-            Before::Unknown => {}
-            Before::Other | Before::Lost => {
-                t.goes_back = true;
-                return true;
-            }
-        }
-        if standing::wanted().is_some() {
-            return true;
-        }
-        ahead::await_news();
-    }
-}
-
-/// In the leader: a call comes back whose beginning is logged. A program that is ahead is told of it when it is known that it needs not go back; it stands in the call meanwhile, if
-/// that is wanted, and all go back from there.
-#[inline(always)]
-pub fn comes_back(t: &mut Block, call: Entered, number: u64) {
-    // Once is not enough: while it stands in the call another epoch may end.
-    while ahead::is_ahead() {
-        comes_back_late(t, call);
-    }
-    if is_on(t) && syscalls::lasts(number) && !syscalls::only_asks(number) {
-        back::does_what_lasts(number);
-    }
-}
-
-#[cold]
-fn comes_back_late(t: &mut Block, call: Entered) {
-    stand::staying(t, call, |t| loop {
-        match ahead::before() {
-            Before::Good => return,
-            Before::Unknown => ahead::await_news(),
-            Before::Other | Before::Lost => ask_in_call(t),
-        }
-    });
-}
-
-/// In the leader, in the middle of a hooked function, which can't wait until all stand: a call that shapes memory. Where all have to go back it isn't made, if the program can go on without; what
-/// it would have come to.
-pub fn shapes_memory(c: &Call) -> Option<i64> {
-    const ENOMEM: i64 = -12;
-    while ahead::before() == Before::Unknown {
-        ahead::await_news();
-    }
-    match (ahead::before(), c.effect) {
-        (Before::Good, _) | (_, Effect::Maps) => None,
-        (_, Effect::Remaps) => Some(ENOMEM),
-        _ => Some(0),
-    }
 }
 
 /// Under `serial`, at the end of a gate: does an epoch begin here?
@@ -457,14 +169,6 @@ pub fn ask(t: &mut Block, frame: &Frame) {
     };
     stand::stands_first(t, frame, None, request);
     ends_if_all_stand(t, request, then)
-}
-
-/// Is the call, of which these are the registers before it, one with which the program may end in this process?
-fn may_be_last(frame: &Frame) -> bool {
-    matches!(
-        syscalls::effect(frame.rax as u32 as u64),
-        Effect::Execs | Effect::EndsProcess | Effect::EndsThread | Effect::Signals(_)
-    )
 }
 
 /// As [`ask`], in a call whose beginning is logged.
@@ -541,7 +245,7 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     // What is seen is in the recording.
     output::releases(true);
     if !epoch::previous_slices().is_empty() {
-        IN_VAIN.store(0, Relaxed);
+        rest::epoch_was_good();
     }
     epoch::forget_previous();
     if before == Before::Other {
@@ -563,11 +267,11 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     if !epochs::ends(request) {
         return falls_back(t, request, Which::Open);
     }
-    IN_VAIN.store(0, Relaxed);
+    rest::epoch_was_good();
     if then == Then::All || then == Then::Ahead {
         appends(t, epoch::slices());
         output::releases(false);
-        match pauses(t, request) {
+        match rest::is_due(t, request) {
             true => goes_on_serially(t),
             false => leads(t, request),
         }
@@ -577,7 +281,7 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
     output::releases(false);
-    if then == Then::Alone && pauses(t, request) {
+    if then == Then::Alone && rest::is_due(t, request) {
         schedule::leave_for_others(t.slot);
         goes_on_serially(t);
         return false;
@@ -652,24 +356,8 @@ fn runs_serially(t: &mut Block, request: u32, reason: [u64; 3]) {
     }
     tells_reason(reason);
     session().epochs_serial.fetch_add(1, Relaxed);
-    begins_rest(&IN_VAIN);
+    rest::begins();
     goes_on_serially(t)
-}
-
-/// All threads stand, and what they have done is recorded: are they to go on one at a time, since epochs cost more than they bring?
-fn pauses(t: &Block, request: u32) -> bool {
-    let s = session();
-    match worth::look() {
-        Some(false) if s.flags & FLAG_KEEP_EPOCHS == 0 && epochs::all_are_free(t, request) => {}
-        Some(true) => {
-            NOT_WORTH.store(0, Relaxed);
-            return false;
-        }
-        _ => return false,
-    }
-    s.epochs_paused.fetch_add(1, Relaxed);
-    begins_rest(&NOT_WORTH);
-    true
 }
 
 /// All threads stand, and go on one at a time.
