@@ -166,6 +166,8 @@ pub trait Engine {
     fn has_logged(_t: &Block) -> bool {
         false
     }
+    /// A thread that is alone was told of a signal, and is about to go on in its handler, at `frame`; it stood in the middle of the program's code, or at a gate.
+    fn told_alone(_t: &mut Block, _frame: &Frame, _in_code: bool) {}
     /// The program is about to make a call: is the epoch to end before it? It makes the call again then, when the next one begins.
     #[inline(always)]
     fn defers(_t: &mut Block, _frame: &Frame) -> bool {

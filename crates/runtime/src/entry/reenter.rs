@@ -54,6 +54,9 @@ extern "C" fn rt_reenters(block: u64) -> ! {
         });
     }
     kernel::sync_mask(t);
+    if leader::is_alone() && (f.rip, f.rsp) != (form.frame.rip, form.frame.rsp) {
+        with_engine!(E => E::told_alone(t, f, form.in_code));
+    }
     if t.entered.is_some() {
         super::gate::call_again(t, f);
     }

@@ -65,6 +65,22 @@ impl Scanner {
 }
 
 fn scan(fd: u64, which: Which, start: u64, end: u64, f: &mut impl FnMut(u64)) -> Result<(), u64> {
+    each_range(fd, which, start, end, &mut |from, to| {
+        for page in (from..to).step_by(PAGE as usize) {
+            f(page);
+        }
+    })
+}
+
+/// Calls `f` for each range of these pages in `start..end`, in order: its start and its end. `fd` is /proc/PID/pagemap of this process or another one. Where the kernel can't scan, says up to where that
+/// was done.
+pub fn each_range(
+    fd: u64,
+    which: Which,
+    start: u64,
+    end: u64,
+    f: &mut impl FnMut(u64, u64),
+) -> Result<(), u64> {
     let not_of_files = match which {
         Which::Held => 0,
         Which::Own => category::FILE,
@@ -91,9 +107,7 @@ fn scan(fd: u64, which: Which, start: u64, end: u64, f: &mut impl FnMut(u64)) ->
         }
         for r in &ranges[..n as usize] {
             // By address; `f` changes no mapping.
-            for page in (r.start..r.end).step_by(PAGE as usize) {
-                f(page);
-            }
+            f(r.start, r.end);
             at = r.end;
         }
         if (n as usize) < RANGES || at >= end {

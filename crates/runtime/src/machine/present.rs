@@ -1,6 +1,6 @@
 //! Which pages of the program hold something: those that the kernel has in memory, and those that it has moved to a swap device.
 
-use crate::machine::page_scan::{self, LARGE};
+use crate::machine::page_scan::{self, Which, LARGE};
 use crate::machine::proc_name::ProcName;
 use crate::machine::sys;
 use reprise_abi::layout::PAGE;
@@ -8,6 +8,8 @@ use reprise_abi::session::region_flags;
 
 /// Pages that are asked for at a time.
 const BATCH: usize = 1024;
+/// So many are read for one, since what is asked for next is often near.
+const NEXT: usize = 64;
 /// Bits of /proc/self/pagemap.
 const IN_MEMORY: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -82,18 +84,26 @@ pub fn each_written(start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
 
 /// Calls `f` with each page of a private mapping that is no longer the file's in this process alone, or in that with this id alone. False when that can't be known.
 pub fn each_of_one(pid: u32, start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
-    let step = BATCH as u64 * PAGE;
-    (start..end).step_by(step as usize).all(|at| {
-        let until = end.min(at + step);
-        let mut mine = [false; BATCH];
-        let number = |page: u64| ((page - at) / PAGE) as usize;
-        pagemap(at, until, |page, e| mine[number(page)] = is_held(e))
-            && pagemap_of(Some(pid), at, until, |page, e| {
-                if is_held(e) != mine[number(page)] {
-                    f(page);
+    let sides = [None, Some(pid)];
+    let [mine, theirs] = sides.map(Pagemap::open);
+    let (Some(mine), Some(theirs)) = (mine, theirs) else {
+        return false;
+    };
+    [(&mine, &theirs), (&theirs, &mine)]
+        .into_iter()
+        .all(|(one, other)| {
+            let mut other = Entries::of(other, end);
+            let mut known = true;
+            one.each(start, end, |page, e| {
+                if !is_held(e) {
+                    return;
                 }
-            })
-    })
+                match other.at(page) {
+                    Some(e) if !is_held(e) => f(page),
+                    there => known &= there.is_some(),
+                }
+            }) && known
+        })
 }
 
 /// Does the entry say that the page is in memory, or was swapped out, and is none of a file?
@@ -118,29 +128,103 @@ fn pagemap(start: u64, end: u64, f: impl FnMut(u64, u64)) -> bool {
 }
 
 /// As [`pagemap`], of the process with this id.
-fn pagemap_of(pid: Option<u32>, start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
-    const O_CLOEXEC: u64 = 0o2000000;
-    let name = ProcName::of(pid, b"pagemap");
-    let fd = sys::open_at(&[u64::MAX, name.address(), O_CLOEXEC]);
-    if fd < 0 {
-        return false;
+fn pagemap_of(pid: Option<u32>, start: u64, end: u64, f: impl FnMut(u64, u64)) -> bool {
+    Pagemap::open(pid).is_some_and(|map| map.each(start, end, f))
+}
+
+/// /proc/PID/pagemap, open until this is dropped.
+struct Pagemap {
+    fd: u64,
+}
+
+impl Drop for Pagemap {
+    fn drop(&mut self) {
+        sys::close(self.fd);
     }
-    let mut entries = [0u64; BATCH];
-    let mut at = start;
-    while at < end {
-        let n = ((end - at) / PAGE).clamp(1, BATCH as u64);
+}
+
+impl Pagemap {
+    /// Of this process, or of that with this id.
+    fn open(pid: Option<u32>) -> Option<Pagemap> {
+        const O_CLOEXEC: u64 = 0o2000000;
+        let name = ProcName::of(pid, b"pagemap");
+        let fd = sys::open_at(&[u64::MAX, name.address(), O_CLOEXEC]);
+        (fd >= 0).then_some(Pagemap { fd: fd as u64 })
+    }
+
+    /// Calls `f` with each page of `start..end` that is there, and its entry, in order; with others, too, where the kernel doesn't tell which are. False when that can't be known.
+    fn each(&self, start: u64, end: u64, mut f: impl FnMut(u64, u64)) -> bool {
+        /// Of as much as this it is asked first which pages are there.
+        const SCANNED: u64 = 8 << 20;
+        let mut known = true;
+        let mut reached = start;
+        if end.saturating_sub(start) >= SCANNED {
+            let mut reads = |from, to| known = known && self.reads(from, to, &mut f);
+            match page_scan::each_range(self.fd, Which::Held, start, end, &mut reads) {
+                Ok(()) => return known,
+                Err(at) => reached = at,
+            }
+        }
+        known && self.reads(reached, end, &mut f)
+    }
+
+    /// Calls `f` with each page of `start..end` and its entry; false when that can't be read.
+    fn reads(&self, start: u64, end: u64, f: &mut impl FnMut(u64, u64)) -> bool {
+        let mut entries = [0u64; BATCH];
+        let mut at = start;
+        while at < end {
+            let n = ((end - at) / PAGE).clamp(1, BATCH as u64);
+            if !self.read(at, &mut entries[..n as usize]) {
+                return false;
+            }
+            for (page, e) in (at..end).step_by(PAGE as usize).zip(&entries[..n as usize]) {
+                f(page, *e);
+            }
+            at += n * PAGE;
+        }
+        true
+    }
+
+    /// The entries of the pages from this one on.
+    fn read(&self, page: u64, entries: &mut [u64]) -> bool {
+        let len = size_of_val(entries) as u64;
         let to = entries.as_mut_ptr() as u64;
-        let read = sys::pread64(fd as u64, to, n * 8, at / PAGE * 8);
-        if read != n as i64 * 8 {
-            break;
-        }
-        for (page, e) in (at..end).step_by(PAGE as usize).zip(&entries[..n as usize]) {
-            f(page, *e);
-        }
-        at += n * PAGE;
+        sys::pread64(self.fd, to, len, page / PAGE * 8) == len as i64
     }
-    sys::close(fd as u64);
-    at >= end
+}
+
+/// Single entries, asked for in order, up to `end`.
+struct Entries<'a> {
+    map: &'a Pagemap,
+    end: u64,
+    /// Those from this page on are known.
+    from: u64,
+    known: usize,
+    entries: [u64; NEXT],
+}
+
+impl Entries<'_> {
+    fn of(map: &Pagemap, end: u64) -> Entries<'_> {
+        Entries {
+            map,
+            end,
+            from: 0,
+            known: 0,
+            entries: [0; NEXT],
+        }
+    }
+
+    fn at(&mut self, page: u64) -> Option<u64> {
+        let mut n = (page.wrapping_sub(self.from) / PAGE) as usize;
+        if n >= self.known {
+            let count = ((self.end - page) / PAGE).clamp(1, NEXT as u64) as usize;
+            (self.known, self.from) = (0, page);
+            let there = self.map.read(page, &mut self.entries[..count]);
+            there.then_some(())?;
+            (self.known, n) = (count, 0);
+        }
+        Some(self.entries[n])
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +249,34 @@ mod tests {
             Presence { swap }.each(start, start + PAGES * PAGE, 0, |page| found.push(page));
             assert_eq!(found, touched, "swap: {swap}");
         }
+        // Of a large stretch it is asked first which pages are there; both ways tell the same.
+        let large = 64 << 20;
+        let at = sys::mmap(0, large, sys::PROT_RW, flags, u64::MAX, 0) as u64;
+        sys::madvise(at, large, 15);
+        let there = [0, 5, 6, 7000, large / PAGE - 1].map(|k| at + k * PAGE);
+        for page in &there {
+            // SAFETY: just mapped.
+            unsafe { *(*page as *mut u64) = 1 };
+        }
+        let mut found = Vec::new();
+        assert!(each_written(at, at + large, |page| found.push(page)));
+        assert_eq!(found, there);
+        let (map, mut found) = (Pagemap::open(None).unwrap(), Vec::new());
+        let mut f = |page, e| {
+            if is_held(e) {
+                found.push(page);
+            }
+        };
+        assert!(map.reads(at, at + large, &mut f));
+        assert_eq!(found, there);
+        let mut entries = Entries::of(&map, at + large);
+        let held = |k: u64| entries.at(at + k * PAGE).map(is_held);
+        assert_eq!(
+            [0, 1, 5, 6999, 7000, large / PAGE - 1].map(held),
+            [true, false, true, false, true, true].map(Some)
+        );
+        drop(map);
+        sys::munmap(at, large);
         let mut written = Vec::new();
         assert!(each_written(start, start + PAGES * PAGE, |page| written.push(page)));
         assert_eq!(written, touched);

@@ -448,6 +448,10 @@ impl Engine for Record {
         stands::passes_point(t, frame);
     }
 
+    fn told_alone(t: &mut Block, frame: &Frame, in_code: bool) {
+        stands::told_alone(t, frame, in_code);
+    }
+
     fn reenters(t: &mut Block, frame: &mut Frame) {
         stands::reenters(t, frame);
     }
@@ -616,6 +620,9 @@ impl Engine for Record {
     }
 
     fn goes_on(t: &mut Block, uc: &mut Ucontext) {
+        if leader::is_alone() {
+            stands::told_of_fault_alone(t, uc);
+        }
         // Only after an event that says so.
         if !t.spin().clock.is_new() {
             return;

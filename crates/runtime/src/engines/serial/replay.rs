@@ -495,8 +495,8 @@ impl Engine for Replay {
 
     #[inline(always)]
     fn passes_point(t: &mut Block, frame: &mut Frame) {
-        if reread::look(t, frame) {
-            // What the thread does alone, before others go on, is first.
+        while reread::look(t, frame) {
+            // What the thread does alone, before others go on, is first. Its handler belongs to the epoch after that.
             Self::signal_point(t, frame);
         }
     }

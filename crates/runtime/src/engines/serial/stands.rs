@@ -16,11 +16,12 @@ use crate::log::quiet;
 use crate::log::ring::Writer;
 use crate::memory::capture::Call;
 use crate::memory::futex;
+use crate::signal::frame::Ucontext;
 use crate::sync::locked;
 use crate::thread::{session, Block, Entered, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::Effect;
-use reprise_abi::event::{EventHeader, Kind, FLAG_RESTARTED, YIELD_AT_EPOCH_END};
+use reprise_abi::event::{EventHeader, Kind, ENDS_IN_CODE, FLAG_RESTARTED, YIELD_AT_EPOCH_END};
 use reprise_abi::syscalls;
 
 /// The end of a gate or of a hooked function.
@@ -28,15 +29,18 @@ use reprise_abi::syscalls;
 pub fn passes_point(t: &mut Block, frame: &Frame) {
     if leader::is_next(t) {
         ends_at_point(t, frame);
-        leader::begin(t, frame, |t, first| {
+        let says = |t: &mut Block, first| {
             if first {
                 locked::before_thread(t);
             }
-            says_end(t);
+            says_end(t, t.deferred.into());
+        };
+        leader::begin(t, says, |t, request| {
+            stand::stands_first(t, frame, None, request);
         });
     } else if let Some((request, asks)) = leader::rest::gathers(t) {
         ends_at_point(t, frame);
-        says_end(t);
+        says_end(t, 0);
         match asks {
             true => leader::rest::gathers_others(t, frame, request),
             false => leader::rest::gathers_with_others(t, frame, None, request),
@@ -49,9 +53,28 @@ fn ends_at_point(t: &mut Block, frame: &Frame) {
     hooked::tells_end(t, frame);
 }
 
-fn says_end(t: &Block) {
-    let end = YIELD_AT_EPOCH_END;
-    events::plain(Kind::Yield, t.slot, end, t.deferred.into(), &[]);
+/// The thread's epoch ends, in this way.
+fn says_end(t: &Block, how: i64) {
+    events::plain(Kind::Yield, t.slot, YIELD_AT_EPOCH_END, how, &[]);
+}
+
+/// The thread, which is alone, was told of a signal. What its handler waits for the others may have to do, by looking even: so they go on now, and not at its first gate.
+pub fn told_alone(t: &mut Block, frame: &Frame, in_code: bool) {
+    cut::record::abandon(t);
+    let how = if in_code { ENDS_IN_CODE } else { 0 };
+    let says = |t: &mut Block, _| says_end(t, how);
+    leader::begin(t, says, |t, request| {
+        stand::stands_first(t, frame, None, request);
+    });
+}
+
+/// As [`told_alone`], of a fault: the kernel is about to let it go on there.
+pub fn told_of_fault_alone(t: &mut Block, uc: &Ucontext) {
+    cut::record::abandon(t);
+    let says = |t: &mut Block, _| says_end(t, ENDS_IN_CODE);
+    leader::begin(t, says, |t, request| {
+        stand::stands_first_in_code(t, uc, request);
+    });
 }
 
 /// What becomes of a thread in its call when all are to stand.
@@ -102,7 +125,7 @@ pub fn in_call(t: &mut Block, call: &Entered, held: bool) {
 
 /// As [`in_call`], with the baton; the call's beginning is logged.
 pub fn stands_in_call(t: &mut Block, call: &Entered, request: u32) -> ! {
-    says_end(t);
+    says_end(t, 0);
     let frame = stand::gate_frame(t);
     leader::rest::gathers_with_others(t, &frame, Some(*call), request)
 }

@@ -133,15 +133,19 @@ pub fn is_next(t: &Block) -> bool {
 }
 
 /// An epoch begins where the calling thread is, which is the only one, or for which all others stand; `says` it to the log, and is told whether it is the
-/// first one of the process, or the first after it had only this thread.
-pub fn begin(t: &mut Block, frame: &Frame, says: impl FnOnce(&mut Block, bool)) {
+/// first one of the process, or the first after it had only this thread; `stands` for that request then.
+pub fn begin(
+    t: &mut Block,
+    says: impl FnOnce(&mut Block, bool),
+    stands: impl FnOnce(&mut Block, u32),
+) {
     let alone = ALONE.swap(0, Relaxed);
     let Some(request) = Some(alone).filter(|n| *n != 0).or_else(standing::ask) else {
         return;
     };
     says(t, alone == 0);
     t.deferred = false;
-    stand::stands_first(t, frame, None, request);
+    stands(t, request);
     schedule::leave_for_others(t.slot);
     // What nobody has looked for while there was one thread.
     clock::keeps_trapping();

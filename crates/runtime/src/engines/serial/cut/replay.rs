@@ -517,12 +517,12 @@ fn next_seen(t: &Block) -> Option<EventHeader> {
     }
 }
 
-/// Outside of gates: others run, if an instruction was emulated and the event says so.
+/// Outside of gates: others run, if an instruction was emulated, or a handler is about to run, and the event says so.
 pub fn goes_on(t: &mut Block, uc: &mut Ucontext) {
     let yields = next_seen(t).filter(|h| {
-        h.slot as u32 == t.slot
-            && h.kind == Kind::Yield as u8
-            && h.detail == YIELD_AFTER_INSTRUCTION
+        let goes_on = h.kind == Kind::Yield as u8 && h.detail == YIELD_AFTER_INSTRUCTION;
+        let ends = h.is_end_of_epoch() && h.value == ENDS_IN_CODE;
+        h.slot as u32 == t.slot && (goes_on || ends)
     });
     match yields {
         Some(_) => follow(t, uc),
