@@ -84,26 +84,22 @@ pub fn each_written(start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
 
 /// Calls `f` with each page of a private mapping that is no longer the file's in this process alone, or in that with this id alone. False when that can't be known.
 pub fn each_of_one(pid: u32, start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
-    let sides = [None, Some(pid)];
-    let [mine, theirs] = sides.map(Pagemap::open);
-    let (Some(mine), Some(theirs)) = (mine, theirs) else {
+    let [Some(mine), Some(theirs)] = [None, Some(pid)].map(Pagemap::open) else {
         return false;
     };
-    [(&mine, &theirs), (&theirs, &mine)]
-        .into_iter()
-        .all(|(one, other)| {
-            let mut other = Entries::of(other, end);
-            let mut known = true;
-            one.each(start, end, |page, e| {
-                if !is_held(e) {
-                    return;
-                }
+    let (mut known, mut told) = (true, true);
+    for (one, other) in [(&mine, &theirs), (&theirs, &mine)] {
+        let mut other = Entries::of(other, end);
+        known &= one.each(start, end, |page, e| {
+            if is_held(e) {
                 match other.at(page) {
                     Some(e) if !is_held(e) => f(page),
-                    there => known &= there.is_some(),
+                    there => told &= there.is_some(),
                 }
-            }) && known
-        })
+            }
+        });
+    }
+    known && told
 }
 
 /// Does the entry say that the page is in memory, or was swapped out, and is none of a file?

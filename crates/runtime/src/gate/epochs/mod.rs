@@ -110,6 +110,13 @@ pub fn all_are_free(t: &Block, request: u32) -> bool {
     threads(t.number).all(|i| stand::is_free(i, request) || stand::is_unmade(block_of(i)))
 }
 
+/// As [`all_are_free`], while the calling thread runs.
+pub fn all_but_one_are_free(t: &Block, request: u32) -> bool {
+    let others = threads(t.number).filter(|i| *i != t.slot);
+    let mut free = others.map(|i| stand::is_free(i, request) || stand::is_unmade(block_of(i)));
+    free.all(|is_free| is_free)
+}
+
 /// All stand for this request: an epoch begins; it `goes_on` where the copy of the one before is to run that meanwhile. False: none begins.
 pub fn begin(t: &mut Block, request: u32, goes_on: bool) -> bool {
     if !goes_on {

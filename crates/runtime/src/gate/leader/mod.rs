@@ -22,7 +22,9 @@ use crate::memory;
 use crate::signal::frame::Ucontext;
 use crate::signal::kernel;
 use crate::thread::signals::Siginfo;
-use crate::thread::{in_force, request, schedule, session, standing, Block, Entered, Frame};
+use crate::thread::{
+    in_force, process, request, schedule, session, standing, Block, Entered, Frame,
+};
 use calls::{is_commit, makes_thread, may_be_last};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use reprise_abi::epoch::{Why, OTHER_WAY};
@@ -143,6 +145,13 @@ pub fn begin(
     let Some(request) = Some(alone).filter(|n| *n != 0).or_else(standing::ask) else {
         return;
     };
+    if !process::only_one_in_memory() && epochs::all_but_one_are_free(t, request) {
+        // Another process shares the program's memory, and what is in it of the engine in force.
+        t.deferred = false;
+        OVER.store(true, Relaxed);
+        rest::begins();
+        return releases();
+    }
     says(t, alone == 0);
     t.deferred = false;
     stands(t, request);
