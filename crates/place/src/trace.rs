@@ -214,6 +214,28 @@ mod tests {
         );
     }
 
+    /// libgomp's wait: the place is in the middle of a loop that is entered there.
+    #[test]
+    fn a_loop_that_is_entered_in_its_middle() {
+        // 0: pause; 2: add $1,%rax; 6: cmp %rdx,%rax; 9: je out; 11: mov 0(%rbp),%ecx; 14: cmp %ecx,%ebx; 16: je 0
+        let code = [
+            0xf3, 0x90, 0x48, 0x83, 0xc0, 1, 0x48, 0x39, 0xd0, 0x74, 0x2d, 0x8b, 0x4d, 0, 0x39,
+            0xcb, 0x74, 0xee,
+        ];
+        assert_eq!(
+            around(&code, 11).unwrap(),
+            [
+                (11, false),
+                (14, false),
+                (16, true),
+                (0, false),
+                (2, false),
+                (6, false),
+                (9, false)
+            ]
+        );
+    }
+
     #[test]
     fn registers_on_the_way() {
         let mut bytes = COUNTS.to_vec();

@@ -54,10 +54,6 @@ impl Memory for Stopped {
                 }
             }
         }
-        // In a replay of slices the leader's stubs lie elsewhere.
-        if session().flags & FLAG_EPOCHS != 0 {
-            crate::sync::locked::blank_jumps(addr, buf);
-        }
         true
     }
 }
@@ -111,6 +107,15 @@ impl Machine for Stopped {
         save_fp(FpState::Saved(self.fpstate), image);
         // SAFETY: the thread's own buffer, or that of the holder of the baton: only its places are named where threads don't run at the same time.
         unsafe { hash::bytes(5, image, size) }
+    }
+
+    fn operand(&self, addr: u64, buf: &mut [u8]) -> bool {
+        let there = self.read(addr, buf);
+        // In a replay of slices the leader's stubs lie elsewhere.
+        if there && session().flags & FLAG_EPOCHS != 0 {
+            crate::sync::locked::blank_jumps(addr, buf);
+        }
+        there
     }
 
     fn code(&self, addr: u64, buf: &mut [u8]) -> usize {
