@@ -22,9 +22,9 @@ pub trait Machine: Memory {
     /// A hash of the canonical XSAVE image: x87, MXCSR, all vector and mask registers.
     fn extended(&self) -> u64;
 
-    /// Reads what an instruction touches, to compare it, in a shape that a recording and its replay have in common; false: it can't be read.
-    fn operand(&self, addr: u64, buf: &mut [u8]) -> bool {
-        self.read(addr, buf)
+    /// Reads memory to compare it, as [`read_some`](Memory::read_some) does, in a shape that a recording and its replay have in common.
+    fn compared(&self, addr: u64, buf: &mut [u8]) -> usize {
+        self.read_some(addr, buf)
     }
 
     /// Reads code as [`read_some`](Memory::read_some) does, in a shape that a recording and its replay have in common.

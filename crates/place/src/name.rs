@@ -11,7 +11,6 @@ use super::walk::CHANGING_PAGES;
 use crate::machine::{Machine, Xmm, X87};
 use core::fmt;
 use reprise_abi::layout::PAGE;
-use reprise_code::memory::Memory;
 use reprise_code::patchable::Form;
 use reprise_code::regs::{Regs, FLAGS, GPRS, NAMES};
 
@@ -100,9 +99,9 @@ impl fmt::Display for BadName {
 }
 
 /// Hash of the memory from `addr` to the end of its page or `addr + len`, page by page until one can't be read; and how many bytes.
-pub(super) fn hash_window<M: Memory + ?Sized>(addr: u64, memory: &M, hash: Hash) -> (u32, u64) {
+pub(super) fn hash_window<M: Machine + ?Sized>(addr: u64, machine: &M, hash: Hash) -> (u32, u64) {
     let mut bytes = [0; WINDOW as usize];
-    let len = memory.read_some(addr, &mut bytes);
+    let len = machine.compared(addr, &mut bytes);
     (len as u32, hash(&bytes[..len]))
 }
 

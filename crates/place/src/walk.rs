@@ -321,7 +321,7 @@ fn look<M: Machine + ?Sized>(addr: u64, size: u32, machine: &M) -> Touched {
     };
     let mut bytes = [0; MAX_OPERAND as usize];
     let bytes = &mut bytes[..size.min(MAX_OPERAND) as usize];
-    let hash = if machine.operand(addr, bytes) {
+    let hash = if machine.compared(addr, bytes) == bytes.len() {
         // FNV-1a; one changed byte always changes it.
         bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| {
             (h ^ *b as u64).wrapping_mul(0x100_0000_01b3)

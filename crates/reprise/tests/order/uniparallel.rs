@@ -85,6 +85,15 @@ tests! {
         cancel_points,
         det_signals_from_outside,
     }
+    // What a handler waits for others do: they go on when it begins.
+    handlers {
+        faults_between_threads = "faults_between_threads"["2", "6"],
+        faults_between_threads_o2 = "faults_between_threads-O2"["3", "6"],
+    }
+    // Waits of a library's own, by looking, some of them at places that have stubs.
+    libraries {
+        openmp_loops,
+    }
     // Waiters sleep in the kernel while one thread is alone.
     futexes_of_who_is_alone {
         futex_wake_op = "futex_wake_op"["4", "60"],
@@ -95,6 +104,15 @@ tests! {
         cut_spin_flag_o0 = "cut_spin_flag-O0"["40"],
         cut_spin_flag_o2 = "cut_spin_flag-O2"["40"],
         spins_on_word,
+    }
+}
+
+/// As above; how often a handler looks is a race.
+#[test]
+fn a_handler_waits_by_looking() {
+    for info in check_times(&Guest::new("handlers_wait"), &FLAGS, 3, 1) {
+        let [same, _, recovered] = epochs(&info);
+        assert!(same + recovered > 0, "no epoch became a part of it");
     }
 }
 

@@ -109,13 +109,13 @@ impl Machine for Stopped {
         unsafe { hash::bytes(5, image, size) }
     }
 
-    fn operand(&self, addr: u64, buf: &mut [u8]) -> bool {
-        let there = self.read(addr, buf);
+    fn compared(&self, addr: u64, buf: &mut [u8]) -> usize {
+        let n = self.read_some(addr, buf);
         // In a replay of slices the leader's stubs lie elsewhere.
-        if there && session().flags & FLAG_EPOCHS != 0 {
-            crate::sync::locked::blank_jumps(addr, buf);
+        if session().flags & FLAG_EPOCHS != 0 {
+            crate::sync::locked::blank_jumps(addr, &mut buf[..n]);
         }
-        there
+        n
     }
 
     fn code(&self, addr: u64, buf: &mut [u8]) -> usize {
