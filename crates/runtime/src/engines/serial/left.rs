@@ -224,6 +224,15 @@ fn reserves(at: u64, len: u64) -> bool {
     maps_nothing(at, len, sys::MAP_FIXED_NOREPLACE) == Some(at)
 }
 
+/// Nothing is mapped there, nor is it now: mremap(2) wants the place of what grows to be free.
+fn is_free(at: u64, len: u64) -> bool {
+    let is = reserves(at, len);
+    if is {
+        sys::munmap(at, len);
+    }
+    is
+}
+
 /// Maps so many bytes without access: where.
 fn maps_nothing(at: u64, len: u64, flags: u64) -> Option<u64> {
     let flags = flags | sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
@@ -258,10 +267,10 @@ pub fn has_room(t: &Block, c: &Call) -> bool {
     let (at, [old, _, new, ..]) = (at as u64, c.args);
     match (c.effect, place_of(c)) {
         (_, Some(len)) => reserves(at, len),
-        (Effect::Remaps, _) if at != old => reserves(at, memory::up(new)),
+        (Effect::Remaps, _) if at != old => is_free(at, memory::up(new)),
         (Effect::Remaps, _) => {
             let (end, new) = (old + memory::up(c.args[1]), old + memory::up(new));
-            new <= end || reserves(end, new - end)
+            new <= end || is_free(end, new - end)
         }
         _ => true,
     }

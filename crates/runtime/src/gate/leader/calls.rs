@@ -10,10 +10,12 @@ use crate::log::epoch;
 use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::futex;
+use crate::memory::identity::identity_of;
 use crate::signal::kernel;
 use crate::thread::{process, standing, Block, Entered, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::effect::Effect;
+use reprise_abi::layout::RING_SIZE;
 use reprise_abi::spec::{Replay, Syscall};
 use reprise_abi::syscalls::{self, nr};
 
@@ -59,8 +61,19 @@ pub(super) fn is_commit(t: &Block, frame: &Frame) -> bool {
             let c = Call::new(number, args, syscalls::lookup(number));
             futex::word_changed_at_once(&c).is_some()
         }
+        Effect::Reads(fd, _) => {
+            let c = Call::new(number, args, syscalls::lookup(number));
+            brings_much(&c, args[usize::from(fd)])
+        }
         effect => effect.makes_thread() && !makes_thread(frame),
     }
+}
+
+/// Does the call, which reads from this descriptor, bring more than the log of an epoch has room for beside all else? Of a regular file alone, for which it never waits: one thread makes the call while all
+/// others stand.
+fn brings_much(c: &Call, fd: u64) -> bool {
+    const MUCH: usize = RING_SIZE as usize / 16;
+    c.scratch_needed() > MUCH && identity_of(fd) != 0
 }
 
 /// In the leader, before a call: is the thread to leave the gate, and to come to it again? A program that is ahead waits here until it is known that it needs
