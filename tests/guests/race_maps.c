@@ -25,7 +25,11 @@ static void *body(void *p) {
         for (int i = 0; i < 3000; i++) counter = counter + 1;
         pthread_mutex_t *lock = &locks[counter / 7 % 4];
         pthread_mutex_lock(lock);
-        unsigned char *piece = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        size_t first = r % 2 == 0 ? BYTES : BYTES / 2;
+        unsigned char *piece = mmap(NULL, first, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        expect(piece != MAP_FAILED);
+        // Every other one grows, in its place or elsewhere.
+        if (first < BYTES) piece = mremap(piece, first, BYTES, MREMAP_MAYMOVE);
         expect(piece != MAP_FAILED);
         for (long at = 0; at < BYTES; at += STEP) piece[at] = counter & 0xff;
         pthread_mutex_unlock(lock);

@@ -55,6 +55,8 @@ tests! {
         signal_kept,
         // A child becomes another program, and makes threads.
         address_space_room,
+        // What one call brings an epoch's log has no room for.
+        large_reads,
         // One makes a process that has their memory for a while (vfork(2), posix_spawn(3)).
         join_beside_vfork,
     }
