@@ -74,6 +74,8 @@ tests! {
     computes {
         thread_cancel,
         racey = "racey"["4", "2000000"],
+        // A copy comes to pages that its program hasn't come to, of memory that it didn't get by fork(2).
+        memory_not_forked,
         // What they come to is said: a copy comes to something else, and that is what was said.
         cut_counter = "cut_counter"["3"],
     }

@@ -46,8 +46,9 @@ pub fn compare(pid: u32, written: [&[u64]; 2], mut f: impl FnMut(u64)) -> Option
     let mut listed = union(written).peekable();
     for r in own() {
         if was_copied(&r) {
-            // Which pages are there is known of this side only; those that it hasn't are none of what is compared.
             each_held(&r, |page| look(&r, page));
+            // What only the other side has come to: it may have gone on for longer, or elsewhere.
+            present::each_of_one(pid, r.start, r.end, |page| look(&r, page)).then_some(())?;
             continue;
         }
         // Both lists are in order; what is mapped no more has no content.
