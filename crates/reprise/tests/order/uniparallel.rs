@@ -129,7 +129,7 @@ fn abort_is_recorded() {
     }
 }
 
-/// Where calls end an epoch after the other the program goes on with one thread at a time, for a while: a signal of which each ends one comes ten thousand times.
+/// Where one epoch ends after the other the program goes on with one thread at a time, for a while: this one made 2,400 of them in its first minute, and had not ended then.
 #[test]
 fn epochs_that_cost_more_than_they_bring() {
     let guest = Guest::new("cpp_exceptions");

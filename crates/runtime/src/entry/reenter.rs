@@ -37,7 +37,7 @@ extern "C" fn rt_reenters(block: u64) -> ! {
     let f = unsafe { &mut *((t.gate_sp - size_of::<Frame>() as u64) as *mut Frame) };
     *f = form.frame;
     with_engine!(E => E::reenters(t, f));
-    if leader::is_alone() || leader::rest::goes_on(t) && !form.in_code {
+    if leader::is_alone() || leader::pause::is_on(t) && !form.in_code {
         with_engine!(E => E::signal_point(t, f));
     } else if t.entered.is_none() && !form.in_code {
         with_engine!(E => stand::goes_on_to_signals::<E>(t, f));

@@ -537,6 +537,17 @@ pub fn happens_once(c: &Call) -> bool {
     }
 }
 
+/// A call begins, in which the thread may stand.
+pub fn entered(c: &Call, hash: u64) -> Entered {
+    Entered {
+        wakes: match c.effect {
+            Effect::Futex => futex::wakes(c),
+            _ => 0,
+        },
+        ..Entered::now(hash)
+    }
+}
+
 /// Has what a thread waits for in this call, in which it stood, come meanwhile? At a word of the program's somebody was woken since, which could have been its turn.
 pub fn is_over(c: &Call, entered: &Entered) -> bool {
     c.effect == Effect::Futex && !happens_once(c) && futex::wakes(c) != entered.wakes
@@ -632,10 +643,7 @@ pub fn some_compute(number: u32, request: u32) -> bool {
 
 /// The thread stands until all go on.
 fn stand(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
-    // What comes from now on waits in the kernel.
-    kernel::block_all();
-    save_vectors(FpState::Live, vectors(t.slot));
-    rest(t, frame, call, request)
+    stands_by(t, frame, call, request, |_| {})
 }
 
 /// As [`stand`], for an engine that runs one thread at a time: nothing may be left to do for the thread when it stands, so it `gives_on` the baton before.
@@ -646,15 +654,11 @@ pub fn stands_by(
     request: u32,
     gives_on: impl FnOnce(&mut Block),
 ) -> ! {
+    // What comes from now on waits in the kernel.
     kernel::block_all();
     save_vectors(FpState::Live, vectors(t.slot));
     take_down(t, frame, call);
     gives_on(t);
-    rests(t, request)
-}
-
-fn rest(t: &mut Block, frame: &Frame, call: Option<Entered>, request: u32) -> ! {
-    take_down(t, frame, call);
     rests(t, request)
 }
 

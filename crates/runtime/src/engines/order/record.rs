@@ -116,13 +116,7 @@ impl Record {
         if before.is_none() {
             Self::enter(t, c, hash);
         }
-        let entered = before.unwrap_or(Entered {
-            wakes: match c.effect {
-                Effect::Futex => futex::wakes(c),
-                _ => 0,
-            },
-            ..Entered::now(hash)
-        });
+        let entered = before.unwrap_or_else(|| stand::entered(c, hash));
         *time = TimeLeft::of(c, entered.deadline);
         if before.is_some() {
             time.again(c);

@@ -66,7 +66,7 @@ fn deadline(c: &Call, relative: bool, realtime: bool) -> Result<Option<(Timespec
 
 /// Makes the call while recording; logs everything itself.
 pub fn record(t: &mut Block, c: &Call) -> i64 {
-    if leader::rest::goes_on(t) {
+    if leader::pause::is_on(t) {
         counts_wake(c);
     }
     let plain = |t: &Block, r: i64| {
@@ -289,7 +289,7 @@ fn sleep(
     let (how, inherited) = wait(t, c, key, bitset, end);
     let is_told = how == Wait::Interrupted && t.pending.first(t.mask).is_none();
     if let (Some(Stands::In(call)), true, Some(request)) =
-        (may_stand, is_told, leader::rest::is_wanted(t))
+        (may_stand, is_told, leader::pause::is_wanted(t))
     {
         stands::stands_in_call(t, &call, request);
     }

@@ -180,7 +180,7 @@ impl Record {
             Some(p) => p.are_private(),
             None => c.all_memory(memory::is_private),
         };
-        let mut may_stand = stands::in_calls(t, c, hash);
+        let may_stand = stands::in_calls(t, c, hash);
         let own = may_stand.is_none() && process::has_memory_to_itself() && private();
         if own {
             c.shorten();
@@ -205,7 +205,7 @@ impl Record {
                 Outcome::Again => {}
                 o => break o,
             }
-            if let Some(Stands::In(call)) = &mut may_stand {
+            if let Some(Stands::In(call)) = &may_stand {
                 stands::in_call(t, call, held);
             }
         };

@@ -15,12 +15,10 @@ use crate::log::events;
 use crate::log::quiet;
 use crate::log::ring::Writer;
 use crate::memory::capture::Call;
-use crate::memory::futex;
 use crate::signal::frame::Ucontext;
 use crate::sync::locked;
 use crate::thread::{session, Block, Entered, Frame};
 use core::sync::atomic::Ordering::*;
-use reprise_abi::effect::Effect;
 use reprise_abi::event::{EventHeader, Kind, ENDS_IN_CODE, FLAG_RESTARTED, YIELD_AT_EPOCH_END};
 use reprise_abi::syscalls;
 
@@ -38,12 +36,12 @@ pub fn passes_point(t: &mut Block, frame: &Frame) {
         leader::begin(t, says, |t, request| {
             stand::stands_first(t, frame, None, request);
         });
-    } else if let Some((request, asks)) = leader::rest::gathers(t) {
+    } else if let Some((request, asks)) = leader::pause::gathers(t) {
         ends_at_point(t, frame);
         says_end(t, 0);
         match asks {
-            true => leader::rest::gathers_others(t, frame, request),
-            false => leader::rest::gathers_with_others(t, frame, None, request),
+            true => leader::pause::gathers_others(t, frame, request),
+            false => leader::pause::gathers_with_others(t, frame, None, request),
         }
     }
 }
@@ -87,30 +85,21 @@ pub enum Stands {
 
 /// Before a call that may wait: what becomes of the thread there, if all may be wanted to stand.
 pub fn in_calls(t: &Block, c: &Call, hash: u64) -> Option<Stands> {
-    if !leader::rest::goes_on(t) {
+    if !leader::pause::is_on(t) {
         return None;
     }
     Some(match stand::happens_once(c) {
         true => Stands::Never,
-        false => Stands::In(entered(c, hash)),
+        false => Stands::In(Entered {
+            deadline: TimeLeft::of(c, 0).deadline,
+            ..stand::entered(c, hash)
+        }),
     })
-}
-
-/// The call begins.
-pub fn entered(c: &Call, hash: u64) -> Entered {
-    Entered {
-        deadline: TimeLeft::of(c, 0).deadline,
-        wakes: match c.effect {
-            Effect::Futex => futex::wakes(c),
-            _ => 0,
-        },
-        ..Entered::now(hash)
-    }
 }
 
 /// A signal of the runtime's has interrupted the thread in this call, of which nothing is done: it stands there, if all are to. It has `held` the baton, if nobody has taken it meanwhile.
 pub fn in_call(t: &mut Block, call: &Entered, held: bool) {
-    let Some(request) = leader::rest::is_wanted(t) else {
+    let Some(request) = leader::pause::is_wanted(t) else {
         return;
     };
     match held && baton::leave_call(t) {
@@ -127,7 +116,7 @@ pub fn in_call(t: &mut Block, call: &Entered, held: bool) {
 pub fn stands_in_call(t: &mut Block, call: &Entered, request: u32) -> ! {
     says_end(t, 0);
     let frame = stand::gate_frame(t);
-    leader::rest::gathers_with_others(t, &frame, Some(*call), request)
+    leader::pause::gathers_with_others(t, &frame, Some(*call), request)
 }
 
 /// A thread that stood goes on under `serial`: when it has the baton.

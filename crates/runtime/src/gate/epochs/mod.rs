@@ -107,14 +107,17 @@ fn threads(number: u32) -> impl Iterator<Item = u32> {
 
 /// All stand for this request, or stay in their calls: does nobody stay?
 pub fn all_are_free(t: &Block, request: u32) -> bool {
-    threads(t.number).all(|i| stand::is_free(i, request) || stand::is_unmade(block_of(i)))
+    is_free(t.slot, request) && all_others_are_free(t, request)
 }
 
 /// As [`all_are_free`], while the calling thread runs.
-pub fn all_but_one_are_free(t: &Block, request: u32) -> bool {
-    let others = threads(t.number).filter(|i| *i != t.slot);
-    let mut free = others.map(|i| stand::is_free(i, request) || stand::is_unmade(block_of(i)));
-    free.all(|is_free| is_free)
+pub fn all_others_are_free(t: &Block, request: u32) -> bool {
+    let mut others = threads(t.number).filter(|i| *i != t.slot);
+    others.all(|i| is_free(i, request))
+}
+
+fn is_free(i: u32, request: u32) -> bool {
+    stand::is_free(i, request) || stand::is_unmade(block_of(i))
 }
 
 /// All stand for this request: an epoch begins; it `goes_on` where the copy of the one before is to run that meanwhile. False: none begins.

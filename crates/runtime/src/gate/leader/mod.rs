@@ -10,7 +10,7 @@
 //! beginning, and on with one thread at a time (Respec 3), until all stand once more, and epochs begin again; where it can't go back the recording ends, and what was written before is whole.
 
 pub mod calls;
-pub mod rest;
+pub mod pause;
 
 use crate::gate::epochs::ahead::{self, Before};
 use crate::gate::epochs::{back, output, worth, Which};
@@ -60,7 +60,7 @@ pub fn starts(number: u32) {
 /// In a child that fork(2) made: it is its parent that has a leader.
 pub fn after_fork() {
     ALONE.store(0, Relaxed);
-    rest::after_fork();
+    pause::after_fork();
     OVER.store(true, Relaxed);
 }
 
@@ -145,11 +145,11 @@ pub fn begin(
     let Some(request) = Some(alone).filter(|n| *n != 0).or_else(standing::ask) else {
         return;
     };
-    if !process::only_one_in_memory() && epochs::all_but_one_are_free(t, request) {
+    if !process::only_one_in_memory() && epochs::all_others_are_free(t, request) {
         // Another process shares the program's memory, and what is in it of the engine in force.
         t.deferred = false;
         OVER.store(true, Relaxed);
-        rest::begins();
+        pause::begins();
         return releases();
     }
     says(t, alone == 0);
@@ -258,7 +258,7 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     // What is seen is in the recording.
     output::releases(true);
     if !epoch::previous_slices().is_empty() {
-        rest::epoch_was_good();
+        pause::epoch_was_good();
     }
     epoch::forget_previous();
     if before == Before::Other {
@@ -280,11 +280,11 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     if !epochs::ends(request) {
         return falls_back(t, request, Which::Open);
     }
-    rest::epoch_was_good();
+    pause::epoch_was_good();
     if then == Then::All || then == Then::Ahead {
         appends(t, epoch::slices());
         output::releases(false);
-        match rest::is_due(t, request) {
+        match pause::is_due(t, request) {
             true => goes_on_serially(t),
             false => leads(t, request),
         }
@@ -294,7 +294,7 @@ fn is_over(t: &mut Block, request: u32, then: Then) -> bool {
     schedule::come_back(t.slot);
     ring::append(epoch::slices());
     output::releases(false);
-    if then == Then::Alone && rest::is_due(t, request) {
+    if then == Then::Alone && pause::is_due(t, request) {
         schedule::leave_for_others(t.slot);
         goes_on_serially(t);
         return false;
@@ -369,7 +369,7 @@ fn runs_serially(t: &mut Block, request: u32, reason: [u64; 3]) {
     }
     tells_reason(reason);
     session().epochs_serial.fetch_add(1, Relaxed);
-    rest::begins();
+    pause::begins();
     goes_on_serially(t)
 }
 

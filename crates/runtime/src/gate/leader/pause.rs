@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::session::FLAG_KEEP_EPOCHS;
 
 /// As long as it runs one thread at a time, since it has gone back: so many looks of the agent's (`Session::epoch_due`) until epochs begin again, plus 1; 0: it isn't so, or they never do.
-static REST: AtomicU32 = AtomicU32::new(0);
+static PAUSE: AtomicU32 = AtomicU32::new(0);
 /// So often in a row it has gone back, or has tried to begin epochs again in vain; ...
 static IN_VAIN: AtomicU32 = AtomicU32::new(0);
 /// ... and so often epochs weren't worth their costs.
@@ -20,13 +20,13 @@ static NOT_WORTH: AtomicU32 = AtomicU32::new(0);
 
 /// Does the thread's process run one thread at a time until epochs begin again?
 #[inline(always)]
-pub fn goes_on(t: &Block) -> bool {
-    REST.load(Relaxed) != 0 && t.number == LEADER
+pub fn is_on(t: &Block) -> bool {
+    PAUSE.load(Relaxed) != 0 && t.number == LEADER
 }
 
 /// In a child that fork(2) made: epochs are its parent's.
 pub fn after_fork() {
-    REST.store(0, Relaxed);
+    PAUSE.store(0, Relaxed);
 }
 
 /// Something good came of epochs.
@@ -45,7 +45,7 @@ fn begins_after(so_often: &AtomicU32) {
     const MOST: u32 = 5;
     let before = so_often.fetch_add(1, Relaxed).min(MOST);
     session().epoch_due.store(0, Relaxed);
-    REST.store((1 << before) + 1, Relaxed);
+    PAUSE.store((1 << before) + 1, Relaxed);
 }
 
 /// The test that has epochs fail: they begin again at one of so many gates.
@@ -59,10 +59,10 @@ fn is_over_for_test() -> bool {
 }
 
 /// Is it time that they do?
-fn is_rested() -> bool {
+fn is_time() -> bool {
     let due = &session().epoch_due;
     let is_due = due.load(Relaxed) != 0 && due.swap(0, Relaxed) != 0;
-    let is_over = is_due && REST.fetch_sub(1, Relaxed) <= 2;
+    let is_over = is_due && PAUSE.fetch_sub(1, Relaxed) <= 2;
     if !is_over && !is_over_for_test() {
         return false;
     }
@@ -73,15 +73,15 @@ fn is_rested() -> bool {
     can
 }
 
-/// As long as it [rests](goes_on): the request for which all are to stand, if there is one.
+/// As long as it [pauses](is_on): the request for which all are to stand, if there is one.
 pub fn is_wanted(t: &Block) -> Option<u32> {
-    standing::wanted().filter(|_| goes_on(t))
+    standing::wanted().filter(|_| is_on(t))
 }
 
 /// Under `serial`, of a thread that has the baton: the request for which it is to stand, so that epochs begin again; and whether it is the one that asks for it. It has to stand then.
 #[inline(always)]
 pub fn gathers(t: &Block) -> Option<(u32, bool)> {
-    match goes_on(t) {
+    match is_on(t) {
         true => gathers_now(t),
         false => None,
     }
@@ -94,7 +94,7 @@ fn gathers_now(t: &Block) -> Option<(u32, bool)> {
     }
     match standing::wanted() {
         Some(request) => Some((request, false)),
-        None if is_rested() => standing::ask().map(|request| (request, true)),
+        None if is_time() => standing::ask().map(|request| (request, true)),
         None => None,
     }
 }
@@ -104,7 +104,7 @@ pub fn gathers_others(t: &mut Block, frame: &Frame, request: u32) -> ! {
     stand::stands_first(t, frame, None, request);
     schedule::leave_for_others(t.slot);
     if stand::await_others(t, request) {
-        REST.store(0, Relaxed);
+        PAUSE.store(0, Relaxed);
         OVER.store(false, Relaxed);
         in_force::runs_freely();
         worth::begins();
