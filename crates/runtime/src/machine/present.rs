@@ -73,6 +73,12 @@ impl Presence {
     }
 }
 
+/// Is this page in memory, as far as mincore(2) sees it?
+pub fn is_in_memory(page: u64) -> bool {
+    let mut there = 0u8;
+    sys::mincore(page, PAGE, &mut there as *mut u8 as u64) == 0 && there & 1 != 0
+}
+
 /// Calls `f` for each page of a private mapping that is no longer the file's; false when that can't be known.
 pub fn each_written(start: u64, end: u64, mut f: impl FnMut(u64)) -> bool {
     pagemap(start, end, |page, e| {

@@ -37,32 +37,41 @@ pub fn each_written(pid: Option<u32>, mut f: impl FnMut(u64)) -> bool {
 /// written, and of memory that it didn't get by fork(2). Calls `f` with those that differ; how many were looked at. `None`: which pages these are can't be known.
 pub fn compare(pid: u32, written: [&[u64]; 2], mut f: impl FnMut(u64)) -> Option<u64> {
     let (mut both, mut looked_at) = (Both::of(pid), 0);
-    let mut look = |r: &Region, page| {
+    // Where only one side has memory that differs, unless it `may_lack` it.
+    let mut look_unless = |may_lack: bool, r: &Region, page| {
         looked_at += 1;
-        if both.are_same(r, page) != Some(true) {
+        if !both.are_same(r, page).unwrap_or(may_lack) {
             f(page);
         }
     };
     let mut listed = union(written).peekable();
     for r in own() {
         if was_copied(&r) {
-            each_held(&r, |page| look(&r, page));
-            // What only the other side has come to: it may have gone on for longer, or elsewhere.
-            present::each_of_one(pid, r.start, r.end, |page| look(&r, page)).then_some(())?;
+            each_held(&r, |page| look_unless(false, &r, page));
+            // What only the other side has come to: it may have gone on for longer, or elsewhere. Behind a file's end it has memory of its own, and this one none.
+            let is_shared = r.flags & region_flags::SHARED != 0;
+            let known = present::each_of_one(pid, r.start, r.end, |page| {
+                // To /proc/PID/pagemap nothing that is shared is a process's own: what is there was looked at.
+                if !is_shared || !present::is_in_memory(page) {
+                    look_unless(true, &r, page);
+                }
+            });
+            known.then_some(())?;
             continue;
         }
+        let mut look = |page| look_unless(false, &r, page);
         // Both lists are in order; what is mapped no more has no content.
         while listed.next_if(|p| *p < r.start).is_some() {}
         let known = present::each_alone(Some(pid), r.start, r.end, |page| {
             while let Some(before) = listed.next_if(|p| *p < page) {
-                look(&r, before);
+                look(before);
             }
             listed.next_if_eq(&page);
-            look(&r, page);
+            look(page);
         });
         known.then_some(())?;
         while let Some(page) = listed.next_if(|p| *p < r.end) {
-            look(&r, page);
+            look(page);
         }
     }
     Some(looked_at)
