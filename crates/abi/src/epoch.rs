@@ -46,6 +46,8 @@ pub enum Why {
     Shared = 13,
     /// The program can't go to where the copy is.
     NotTakenOver = 14,
+    /// The program mustn't look into its own memory from outside, or finds no /proc.
+    Unreadable = 15,
 }
 
 impl Why {
@@ -74,6 +76,7 @@ impl Why {
             Why::Slice => "an event that isn't the next of the slices",
             Why::Shared => "memory that others may write",
             Why::NotTakenOver => "what the program can't take over",
+            Why::Unreadable => "a process that may not read its own /proc",
         }
     }
 
@@ -87,7 +90,7 @@ impl Why {
 pub const REASONS: usize = 13;
 
 /// All reasons.
-const ALL: [Why; 14] = [
+const ALL: [Why; 15] = [
     Why::Call,
     Why::Operation,
     Why::Stuck,
@@ -102,4 +105,5 @@ const ALL: [Why; 14] = [
     Why::Slice,
     Why::Shared,
     Why::NotTakenOver,
+    Why::Unreadable,
 ];

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn hashes_of_blocks_do_for_their_bytes() {
-        let bytes: std::vec::Vec<u8> = (0..100_000u32).map(|i| ((i * i) >> 3) as u8).collect();
+        let bytes: std::vec::Vec<u8> = (0..100_000u64).map(|i| ((i * i) >> 3) as u8).collect();
         for (offset, end) in [
             (0, 100_000),
             (5, 99_999),

@@ -11,7 +11,7 @@ commands! {
     /// All requests, by subject.
     pub const ENTRIES(fd, request, argp) {
         // Terminals (tty_ioctl(2)): settings.
-        0x5401 TCGETS(out(36)) -> int: emulate;
+        0x5401 TCGETS(out(36)) -> int: emulate, asks;
         0x5402 TCSETS(in(36)) -> int: emulate, restarts;
         0x5403 TCSETSW(in(36)) -> int: emulate, waits, restarts;
         0x5404 TCSETSF(in(36)) -> int: emulate, waits, restarts;
@@ -19,7 +19,7 @@ commands! {
         0x5406 TCSETA(in(18)) -> int: emulate, restarts;
         0x5407 TCSETAW(in(18)) -> int: emulate, waits, restarts;
         0x5408 TCSETAF(in(18)) -> int: emulate, waits, restarts;
-        0x802c542a TCGETS2(out(44)) -> int: emulate;
+        0x802c542a TCGETS2(out(44)) -> int: emulate, asks;
         0x402c542b TCSETS2(in(44)) -> int: emulate, restarts;
         0x402c542c TCSETSW2(in(44)) -> int: emulate, waits, restarts;
         0x402c542d TCSETSF2(in(44)) -> int: emulate, waits, restarts;
@@ -36,9 +36,9 @@ commands! {
         0x5425 TCSBRKP(int) -> int: emulate, waits, restarts;
         0x5427 TIOCSBRK(int) -> int: emulate;
         0x5428 TIOCCBRK(int) -> int: emulate;
-        0x5411 TIOCOUTQ(out(4)) -> int: emulate;
+        0x5411 TIOCOUTQ(out(4)) -> int: emulate, asks;
         0x5412 TIOCSTI(in(1)) -> int: emulate;
-        0x541b FIONREAD(out(4)) -> int: emulate;
+        0x541b FIONREAD(out(4)) -> int: emulate, asks;
         0x5420 TIOCPKT(in(4)) -> int: emulate;
         0x80045438 TIOCGPKT(out(4)) -> int: emulate;
         // Terminals: sessions, groups, size, discipline.
@@ -47,11 +47,11 @@ commands! {
         0x80045440 TIOCGEXCL(out(4)) -> int: emulate;
         0x540e TIOCSCTTY(int) -> int: emulate;
         0x5422 TIOCNOTTY(int) -> int: emulate;
-        0x540f TIOCGPGRP(out(4)) -> int: emulate;
+        0x540f TIOCGPGRP(out(4)) -> int: emulate, asks;
         // From a background process it may be stopped.
         0x5410 TIOCSPGRP(in(4)) -> int: emulate, restarts;
-        0x5429 TIOCGSID(out(4)) -> int: emulate;
-        0x5413 TIOCGWINSZ(out(8)) -> int: emulate;
+        0x5429 TIOCGSID(out(4)) -> int: emulate, asks;
+        0x5413 TIOCGWINSZ(out(8)) -> int: emulate, asks;
         0x5414 TIOCSWINSZ(in(8)) -> int: emulate;
         0x541d TIOCCONS(int) -> int: emulate;
         0x5423 TIOCSETD(in(4)) -> int: emulate, restarts;
@@ -180,9 +180,9 @@ commands! {
         // As long as it says itself.
         0xc0189436 FIDEDUPERANGE(unknown) -> int: emulate, restarts;
         0xc020660b FS_IOC_FIEMAP(unknown) -> int: emulate, restarts;
-        0x80086601 FS_IOC_GETFLAGS(out(4)) -> int: emulate;
+        0x80086601 FS_IOC_GETFLAGS(out(4)) -> int: emulate, asks;
         0x40086602 FS_IOC_SETFLAGS(in(4)) -> int: emulate;
-        0x80087601 FS_IOC_GETVERSION(out(4)) -> int: emulate;
+        0x80087601 FS_IOC_GETVERSION(out(4)) -> int: emulate, asks;
         0x40087602 FS_IOC_SETVERSION(in(4)) -> int: emulate;
         0x801c581f FS_IOC_FSGETXATTR(out(28)) -> int: emulate;
         0x401c5820 FS_IOC_FSSETXATTR(in(28)) -> int: emulate;

@@ -7,12 +7,12 @@ commands! {
     /// All options that mean something to some kernel for x86-64, and ours.
     pub const ENTRIES(option, arg2, arg3, arg4, arg5) {
         1 PR_SET_PDEATHSIG(signal) -> int: emulate, prompt;
-        2 PR_GET_PDEATHSIG(out(4)) -> int: emulate, prompt;
-        3 PR_GET_DUMPABLE(int) -> int: emulate, prompt;
-        4 PR_SET_DUMPABLE(int) -> int: emulate, prompt;
+        2 PR_GET_PDEATHSIG(out(4)) -> int: emulate, prompt, asks;
+        3 PR_GET_DUMPABLE(int) -> int: emulate, prompt, asks;
+        4 PR_SET_DUMPABLE(int) -> int: emulate, prompt, hides;
         5 PR_GET_UNALIGN(out(4)) -> int: emulate, prompt;
         6 PR_SET_UNALIGN(int) -> int: emulate, prompt;
-        7 PR_GET_KEEPCAPS(int) -> int: emulate, prompt;
+        7 PR_GET_KEEPCAPS(int) -> int: emulate, prompt, asks;
         8 PR_SET_KEEPCAPS(int) -> int: emulate, prompt;
         9 PR_GET_FPEMU(out(4)) -> int: emulate, prompt;
         10 PR_SET_FPEMU(int) -> int: emulate, prompt;
@@ -21,35 +21,35 @@ commands! {
         13 PR_GET_TIMING(int) -> int: emulate, prompt;
         14 PR_SET_TIMING(int) -> int: emulate, prompt;
         15 PR_SET_NAME(path) -> int: emulate, prompt;
-        16 PR_GET_NAME(out(16)) -> int: emulate, prompt;
+        16 PR_GET_NAME(out(16)) -> int: emulate, prompt, asks;
         19 PR_GET_ENDIAN(out(4)) -> int: emulate, prompt;
         20 PR_SET_ENDIAN(int) -> int: emulate, prompt;
-        21 PR_GET_SECCOMP(int) -> int: emulate, prompt;
+        21 PR_GET_SECCOMP(int) -> int: emulate, prompt, asks;
         // As seccomp(2).
         22 PR_SET_SECCOMP(int) -> int: special;
-        23 PR_CAPBSET_READ(int) -> int: emulate, prompt;
+        23 PR_CAPBSET_READ(int) -> int: emulate, prompt, asks;
         24 PR_CAPBSET_DROP(int) -> int: emulate, prompt;
         // rdtsc traps into the runtime, whatever the program wishes: it only sees its own setting.
-        25 PR_GET_TSC(out(4)) -> int: special;
+        25 PR_GET_TSC(out(4)) -> int: special, asks;
         26 PR_SET_TSC(int) -> int: special;
-        27 PR_GET_SECUREBITS(int) -> int: emulate, prompt;
+        27 PR_GET_SECUREBITS(int) -> int: emulate, prompt, asks;
         28 PR_SET_SECUREBITS(hex) -> int: emulate, prompt;
         29 PR_SET_TIMERSLACK(uint) -> int: emulate, prompt;
-        30 PR_GET_TIMERSLACK(int) -> int: emulate, prompt;
+        30 PR_GET_TIMERSLACK(int) -> int: emulate, prompt, asks;
         31 PR_TASK_PERF_EVENTS_DISABLE(int) -> int: emulate, prompt;
         32 PR_TASK_PERF_EVENTS_ENABLE(int) -> int: emulate, prompt;
         33 PR_MCE_KILL(int) -> int: emulate, prompt;
-        34 PR_MCE_KILL_GET(int) -> int: emulate, prompt;
+        34 PR_MCE_KILL_GET(int) -> int: emulate, prompt, asks;
         // It moves the kernel's idea of brk, stack and auxv, which the runtime keeps.
         35 PR_SET_MM(int) -> int: refuse(EPERM);
         36 PR_SET_CHILD_SUBREAPER(int) -> int: emulate, prompt;
-        37 PR_GET_CHILD_SUBREAPER(out(4)) -> int: emulate, prompt;
+        37 PR_GET_CHILD_SUBREAPER(out(4)) -> int: emulate, prompt, asks;
         38 PR_SET_NO_NEW_PRIVS(int) -> int: emulate, prompt;
-        39 PR_GET_NO_NEW_PRIVS(int) -> int: emulate, prompt;
+        39 PR_GET_NO_NEW_PRIVS(int) -> int: emulate, prompt, asks;
         // The kernel's own word is in the runtime's slot, not where the program put it.
-        40 PR_GET_TID_ADDRESS(out(8)) -> int: special;
+        40 PR_GET_TID_ADDRESS(out(8)) -> int: special, asks;
         41 PR_SET_THP_DISABLE(int) -> int: emulate, prompt;
-        42 PR_GET_THP_DISABLE(int) -> int: emulate, prompt;
+        42 PR_GET_THP_DISABLE(int) -> int: emulate, prompt, asks;
         43 PR_MPX_ENABLE_MANAGEMENT(int) -> int: refuse(EINVAL);
         44 PR_MPX_DISABLE_MANAGEMENT(int) -> int: refuse(EINVAL);
         45 PR_SET_FP_MODE(int) -> int: refuse(EINVAL);
@@ -57,7 +57,7 @@ commands! {
         47 PR_CAP_AMBIENT(int) -> int: emulate, prompt;
         50 PR_SVE_SET_VL(int) -> int: refuse(EINVAL);
         51 PR_SVE_GET_VL(int) -> int: refuse(EINVAL);
-        52 PR_GET_SPECULATION_CTRL(int) -> int: emulate, prompt;
+        52 PR_GET_SPECULATION_CTRL(int) -> int: emulate, prompt, asks;
         53 PR_SET_SPECULATION_CTRL(int) -> int: emulate, prompt;
         54 PR_PAC_RESET_KEYS(int) -> int: refuse(EINVAL);
         55 PR_SET_TAGGED_ADDR_CTRL(int) -> int: refuse(EINVAL);

@@ -290,6 +290,8 @@ pub struct Syscall {
     pub local: bool,
     /// It changes nothing, for nobody: the caller is told something.
     pub asks: bool,
+    /// The process may not look into itself any more, nor into copies of it.
+    pub hides: bool,
     /// libc finds it in the vDSO.
     pub vdso: bool,
     /// What the user is told when it is refused: a bit of [`crate::notes`], or 0.
@@ -351,4 +353,8 @@ pub struct SubCall {
     pub restart: Restart,
     /// How its result is printed.
     pub ret: Ret,
+    /// It changes nothing, for nobody.
+    pub asks: bool,
+    /// The process may not look into itself any more, nor into copies of it.
+    pub hides: bool,
 }

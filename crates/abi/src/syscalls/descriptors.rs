@@ -5,12 +5,12 @@ calls! {
     1 WRITE write(fd: fd, buf: in(count), count: size) -> int: emulate, waits(fd), restarts, does(writes fd);
     // Closing can linger (sockets, FUSE, NFS), and a signal then ends it with the descriptor already gone.
     3 CLOSE close(fd: fd) -> int: emulate, eintr, does(closes fd);
-    7 POLL poll(fds: inout(nfds * 8) always, nfds: uint, timeout: int) -> int: emulate, waits, eintr, timeout(ms timeout), does(polls);
+    7 POLL poll(fds: inout(nfds * 8) always, nfds: uint, timeout: int) -> int: emulate, waits, eintr, timeout(ms timeout), asks, does(polls);
     // The file position has a lock that another thread's read can hold.
     8 LSEEK lseek(fd: fd, offset: long, whence: one_of(WHENCE)) -> int: emulate;
     16 IOCTL ioctl(fd: fd, request: one_of(IOCTL), argp: ioctl(request)) -> int: emulate, restarts, does(commands fd);
     17 PREAD64 pread64(fd: fd, buf: out(count) wrote(result), count: size, offset: long) -> int: emulate, waits(fd), restarts,
-        does(reads fd at offset);
+        asks, does(reads fd at offset);
     18 PWRITE64 pwrite64(fd: fd, buf: in(count), count: size, offset: long) -> int: emulate, waits(fd), restarts, does(writes fd at offset);
     19 READV readv(fd: fd, iov: iov_out(iovcnt), iovcnt: size) -> int: emulate, waits(fd), restarts, does(reads fd);
     20 WRITEV writev(fd: fd, iov: iov_in(iovcnt), iovcnt: size) -> int: emulate, waits(fd), restarts, does(writes fd);
@@ -18,7 +18,7 @@ calls! {
     23 SELECT select(
         nfds: int, readfds: inout(bits nfds), writefds: inout(bits nfds), exceptfds: inout(bits nfds),
         timeout: inout(16) always,
-    ) -> int: emulate, waits, eintr, timeout(timeval timeout), does(polls);
+    ) -> int: emulate, waits, eintr, timeout(timeval timeout), asks, does(polls);
     32 DUP dup(oldfd: fd) -> fd: emulate, prompt, does(duplicates oldfd);
     // These two close what newfd was before.
     33 DUP2 dup2(oldfd: fd, newfd: fd) -> fd: emulate, does(duplicates oldfd onto newfd);
@@ -43,10 +43,10 @@ calls! {
     270 PSELECT6 pselect6(
         nfds: int, readfds: inout(bits nfds), writefds: inout(bits nfds), exceptfds: inout(bits nfds),
         timeout: inout(16) always, sigmask: in(16),
-    ) -> int: emulate, waits, eintr, timeout(timespec timeout), mask(sigmask), does(polls);
+    ) -> int: emulate, waits, eintr, timeout(timespec timeout), mask(sigmask), asks, does(polls);
     271 PPOLL ppoll(
         fds: inout(nfds * 8) always, nfds: uint, timeout: inout(16) always, sigmask: in(sigsetsize), sigsetsize: size,
-    ) -> int: emulate, waits, eintr, timeout(timespec timeout), mask(sigmask, sigsetsize), does(polls);
+    ) -> int: emulate, waits, eintr, timeout(timespec timeout), mask(sigmask, sigsetsize), asks, does(polls);
     275 SPLICE splice(
         fd_in: fd, off_in: inout(8), fd_out: fd, off_out: inout(8), len: size, flags: flags(SPLICE),
     ) -> int: emulate, waits, restarts, does(moves fd_in at off_in to fd_out at off_out length len by flags);
@@ -66,7 +66,7 @@ calls! {
     293 PIPE2 pipe2(pipefd: out(8), flags: flags(DESCRIPTOR)) -> int: emulate, prompt, does(opens pipe pipefd);
     295 PREADV preadv(
         fd: fd, iov: iov_out(iovcnt), iovcnt: size, pos_l: long, pos_h: long,
-    ) -> int: emulate, waits(fd), restarts, does(reads fd at pos_l);
+    ) -> int: emulate, waits(fd), restarts, asks, does(reads fd at pos_l);
     296 PWRITEV pwritev(
         fd: fd, iov: iov_in(iovcnt), iovcnt: size, pos_l: long, pos_h: long,
     ) -> int: emulate, waits(fd), restarts, does(writes fd at pos_l);

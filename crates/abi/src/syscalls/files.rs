@@ -34,11 +34,11 @@ calls! {
     138 FSTATFS fstatfs(fd: fd, buf: out(120)) -> int: emulate, asks;
     // Its buffer has no length; most kernels are built without it.
     139 SYSFS sysfs(option: int, arg1: hex, arg2: hex) -> int: refuse(ENOSYS);
-    155 PIVOT_ROOT pivot_root(new_root: path, put_old: path) -> int: emulate;
-    161 CHROOT chroot(path: path) -> int: emulate;
+    155 PIVOT_ROOT pivot_root(new_root: path, put_old: path) -> int: emulate, hides;
+    161 CHROOT chroot(path: path) -> int: emulate, hides;
     162 SYNC sync() -> int: emulate;
-    165 MOUNT mount(source: path, target: path, filesystemtype: path, mountflags: flags(MOUNT), data: addr) -> int: emulate;
-    166 UMOUNT2 umount2(target: path, flags: flags(UMOUNT)) -> int: emulate;
+    165 MOUNT mount(source: path, target: path, filesystemtype: path, mountflags: flags(MOUNT), data: addr) -> int: emulate, hides;
+    166 UMOUNT2 umount2(target: path, flags: flags(UMOUNT)) -> int: emulate, hides;
     188 SETXATTR setxattr(path: path, name: path, value: in(size), size: size, flags: flags(XATTR)) -> int: emulate;
     189 LSETXATTR lsetxattr(path: path, name: path, value: in(size), size: size, flags: flags(XATTR)) -> int: emulate;
     190 FSETXATTR fsetxattr(fd: fd, name: path, value: in(size), size: size, flags: flags(XATTR)) -> int: emulate;
@@ -88,7 +88,7 @@ calls! {
     428 OPEN_TREE open_tree(dirfd: fd, pathname: path, flags: flags(OPEN_TREE)) -> fd: emulate, does(opens object);
     429 MOVE_MOUNT move_mount(
         from_dirfd: fd, from_pathname: path, to_dirfd: fd, to_pathname: path, flags: hex,
-    ) -> int: emulate;
+    ) -> int: emulate, hides;
     430 FSOPEN fsopen(fsname: path, flags: hex) -> fd: emulate, does(opens object);
     431 FSCONFIG fsconfig(fd: fd, cmd: int, key: path, value: addr, aux: int) -> int: emulate;
     432 FSMOUNT fsmount(fsfd: fd, flags: hex, attr_flags: hex) -> fd: emulate, does(opens object);

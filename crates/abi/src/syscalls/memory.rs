@@ -34,7 +34,7 @@ calls! {
     238 SET_MEMPOLICY set_mempolicy(mode: one_of(MPOL), nodemask: in(bits maxnode), maxnode: size) -> int: emulate, prompt;
     239 GET_MEMPOLICY get_mempolicy(
         mode: out(4), nodemask: out(bits maxnode), maxnode: size, addr: addr, flags: hex,
-    ) -> int: emulate;
+    ) -> int: emulate, asks;
     256 MIGRATE_PAGES migrate_pages(pid: pid, maxnode: size, old_nodes: in(bits maxnode), new_nodes: in(bits maxnode)) -> int: emulate;
     279 MOVE_PAGES move_pages(
         pid: pid, count: size, pages: in(count * 8), nodes: in(count * 4), status: out(count * 4) always, flags: hex,

@@ -25,7 +25,7 @@
 //! then what a signal does: `restarts` (with SA_RESTART), `eintr` (never restarted), nothing (never interrupted).
 //!
 //! **Facts** that follow, each if it is so: `timeout(UNIT argument)`, how long the call waits at most ([`Timeout`]); `nowait(argument FLAG)`, it doesn't with this flag; `mask(argument, size)`, the signal
-//! mask that it waits under ([`Mask`]); `local`, whoever makes it changes nothing outside of the process and needs no descriptor; `asks`, it changes nothing, for nobody; `vdso`, libc finds it in
+//! mask that it waits under ([`Mask`]); `local`, whoever makes it changes nothing outside of the process and needs no descriptor; `asks`, it changes nothing, for nobody; `hides`, the process may not look into itself any more, nor into copies of it; `vdso`, libc finds it in
 //! the vDSO; `noted(NOTE)`, the user is told when it is refused; `does(...)`, what it does to descriptors, files, memory, processes, signals and
 //! clocks, in the words of [`crate::effect`].
 
@@ -332,6 +332,9 @@ macro_rules! class {
     ($c:ident, asks) => {
         $c.asks = true;
     };
+    ($c:ident, hides) => {
+        $c.hides = true;
+    };
     ($c:ident, vdso) => {
         $c.vdso = true;
     };
@@ -379,6 +382,7 @@ macro_rules! calls {
                 mask: None,
                 local: false,
                 asks: false,
+                hides: false,
                 vdso: false,
                 note: 0,
                 effect: $crate::effect::Effect::Other,
@@ -421,6 +425,8 @@ macro_rules! commands {
                     replay: $crate::spec::Replay::Emulate,
                     blocking: $crate::spec::Blocking::Rarely,
                     restart: $crate::spec::Restart::No,
+                    asks: false,
+                    hides: false,
                 };
                 $(class!(call, $word $(($($of)*))?);)+
                 call
@@ -549,9 +555,32 @@ pub fn speculation(nr: u64) -> Speculation {
     }
 }
 
-/// Does this call change nothing, for nobody?
-pub fn only_asks(nr: u64) -> bool {
-    lookup(nr).is_some_and(|call| call.asks)
+/// Does the call with these arguments change nothing, for nobody?
+pub fn only_asks(nr: u64, args: &[u64; 6]) -> bool {
+    match nr {
+        // Without a new value.
+        nr::RT_SIGACTION => args[1] == 0,
+        nr::PRLIMIT64 => args[2] == 0,
+        // What a thread is called changes nothing that it does.
+        nr::PRCTL if args[0] as u32 as u64 == crate::prctl::PR_SET_NAME => true,
+        _ => is(nr, args, |call| call.asks, |sub| sub.asks),
+    }
+}
+
+/// May the process, after this call, not look into itself any more, nor into copies of it? It may have become another user, be dumpable no more (prctl(2)), or find no /proc.
+pub fn may_hide_process(nr: u64, args: &[u64; 6]) -> bool {
+    is(nr, args, |call| call.hides, |sub| sub.hides)
+}
+
+/// Is that so of the call by the table, or of its command by the call's sub-table?
+fn is(
+    nr: u64,
+    args: &[u64; 6],
+    of: fn(&Syscall) -> bool,
+    of_command: fn(&SubCall) -> bool,
+) -> bool {
+    let is_command = |arg: &Arg| sub_call(arg.mem, args).flatten().is_some_and(of_command);
+    lookup(nr).is_some_and(|call| of(call) || call.args.iter().any(is_command))
 }
 
 /// How long the call with this number waits at most, and where that is said.

@@ -8,7 +8,7 @@ calls! {
     15 RT_SIGRETURN rt_sigreturn() -> int: special, prompt, does(returns);
     34 PAUSE pause() -> int: emulate, waits, eintr, local, does(pauses);
     62 KILL kill(pid: pid, sig: signal) -> int: special, prompt, does(signals process sig);
-    127 RT_SIGPENDING rt_sigpending(set: out(sigsetsize), sigsetsize: size) -> int: special, prompt, local, does(tells pending);
+    127 RT_SIGPENDING rt_sigpending(set: out(sigsetsize), sigsetsize: size) -> int: special, prompt, local, asks, does(tells pending);
     128 RT_SIGTIMEDWAIT rt_sigtimedwait(
         set: in(sigsetsize), info: out(128), timeout: in(16), sigsetsize: size,
     ) -> int: special, waits, eintr, timeout(timespec timeout), does(takes signal);

@@ -2,7 +2,7 @@
 
 calls! {
     35 NANOSLEEP nanosleep(duration: in(16), rem: out(16) always) -> int: emulate, waits, eintr, local, does(sleeps);
-    36 GETITIMER getitimer(which: one_of(ITIMER), curr_value: out(32)) -> int: emulate, prompt, does(tells interval timer);
+    36 GETITIMER getitimer(which: one_of(ITIMER), curr_value: out(32)) -> int: emulate, prompt, asks, does(tells interval timer);
     37 ALARM alarm(seconds: uint) -> int: emulate, prompt, does(sets interval timer);
     38 SETITIMER setitimer(which: one_of(ITIMER), new_value: in(32), old_value: out(32)) -> int: emulate, prompt, does(sets interval timer);
     96 GETTIMEOFDAY gettimeofday(tv: out(16), tz: out(8)) -> int: emulate, prompt, local, vdso, does(tells TimeOfDay);
@@ -13,8 +13,8 @@ calls! {
     223 TIMER_SETTIME timer_settime(
         timerid: int, flags: flags(TIMER), new_value: in(32), old_value: out(32),
     ) -> int: emulate, prompt, does(sets timer);
-    224 TIMER_GETTIME timer_gettime(timerid: int, curr_value: out(32)) -> int: emulate, prompt, does(tells timer);
-    225 TIMER_GETOVERRUN timer_getoverrun(timerid: int) -> int: emulate, prompt, does(tells timer);
+    224 TIMER_GETTIME timer_gettime(timerid: int, curr_value: out(32)) -> int: emulate, prompt, asks, does(tells timer);
+    225 TIMER_GETOVERRUN timer_getoverrun(timerid: int) -> int: emulate, prompt, asks, does(tells timer);
     226 TIMER_DELETE timer_delete(timerid: int) -> int: emulate, prompt, does(deletes timer);
     227 CLOCK_SETTIME clock_settime(clockid: one_of(CLOCK), tp: in(16)) -> int: emulate, prompt;
     228 CLOCK_GETTIME clock_gettime(clockid: one_of(CLOCK), tp: out(16)) -> int: emulate, prompt, local, vdso, does(tells Clock);
@@ -26,6 +26,6 @@ calls! {
     286 TIMERFD_SETTIME timerfd_settime(
         fd: fd, flags: flags(TIMERFD), new_value: in(32), old_value: out(32),
     ) -> int: emulate, prompt, does(sets timer of fd);
-    287 TIMERFD_GETTIME timerfd_gettime(fd: fd, curr_value: out(32)) -> int: emulate, prompt;
+    287 TIMERFD_GETTIME timerfd_gettime(fd: fd, curr_value: out(32)) -> int: emulate, prompt, asks;
     305 CLOCK_ADJTIME clock_adjtime(clockid: one_of(CLOCK), buf: inout(208)) -> int: emulate, prompt;
 }

@@ -57,6 +57,8 @@ tests! {
         address_space_room,
         // What one call brings an epoch's log has no room for.
         large_reads,
+        // From then on no copy can be looked into.
+        user_changed,
         // One makes a process that has their memory for a while (vfork(2), posix_spawn(3)).
         join_beside_vfork,
     }

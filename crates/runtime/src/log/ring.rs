@@ -46,7 +46,7 @@ fn place() -> Place {
     Place {
         control: &session().ring,
         base: RING_BASE,
-        size: RING_SIZE,
+        size: SIZE.load(Relaxed),
         twice: true,
     }
 }
@@ -137,8 +137,13 @@ pub fn start() {
     session().ring.user.store(0, Relaxed);
 }
 
-/// In a copy of the process: the session's ring is not what it was: `len` bytes lie in it, of which nothing is read yet, and nothing more comes where it is `closed`.
-pub fn holds_only(len: u64, closed: bool) {
+/// Bytes of the session's ring: a power of two.
+static SIZE: AtomicU64 = AtomicU64::new(RING_SIZE);
+
+/// In a copy of the process: the session's ring is not what it was, but has this `size`: `len` bytes lie in it, of which nothing is read yet, and nothing more comes where it is `closed`.
+pub fn holds_only(len: u64, size: u64, closed: bool) {
+    SIZE.store(size, Relaxed);
+    ROOM.store(0, Relaxed);
     let ring = &session().ring;
     for word in [&ring.position, &ring.events, &ring.open_end, &ring.tail] {
         word.store(0, Relaxed);
@@ -327,13 +332,13 @@ static ROOM: AtomicU64 = AtomicU64::new(0);
 pub fn in_place(len: usize) -> Option<u64> {
     let at = position();
     if at + len as u64 > ROOM.load(Relaxed) {
-        let room = session().ring.tail.load(Acquire).min(at) + RING_SIZE;
+        let room = session().ring.tail.load(Acquire).min(at) + SIZE.load(Relaxed);
         ROOM.store(room, Relaxed);
         if at + len as u64 > room {
             return None;
         }
     }
-    Some(RING_BASE + (at & (RING_SIZE - 1)))
+    Some(RING_BASE + (at & (SIZE.load(Relaxed) - 1)))
 }
 
 /// Makes an event that was written [`in_place`] visible to the agent.
@@ -342,7 +347,7 @@ pub fn publish(len: usize) {
     let end = POSITION.load(Relaxed) + len as u64;
     published(end);
     // The agent's processor has these lines; to ask for them now costs less than to wait for them at the next event.
-    let next = RING_BASE + (end & (RING_SIZE - 1));
+    let next = RING_BASE + (end & (SIZE.load(Relaxed) - 1));
     for line in 0..AHEAD {
         // SAFETY: a hint; the ring is mapped twice.
         unsafe {

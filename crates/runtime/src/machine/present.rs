@@ -73,6 +73,11 @@ impl Presence {
     }
 }
 
+/// Can this process ask which of its pages hold what? Not where it has become another user, isn't dumpable (prctl(2)), or sees no /proc.
+pub fn can_be_known() -> bool {
+    Pagemap::open(None).is_some()
+}
+
 /// Is this page in memory, as far as mincore(2) sees it?
 pub fn is_in_memory(page: u64) -> bool {
     let mut there = 0u8;

@@ -202,7 +202,7 @@ impl Record {
             time.again(c);
         };
         if !prompt {
-            leader::calls::comes_back(t, entered, c.nr);
+            leader::calls::comes_back(t, entered, c);
         }
         stamp(t);
         let result = match outcome {
@@ -473,7 +473,7 @@ impl Engine for Record {
             stand::in_call::<Self>(t, entered);
             time.again(c);
         };
-        leader::calls::comes_back(t, entered, c.nr);
+        leader::calls::comes_back(t, entered, c);
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) if sys::is_error(r) => {

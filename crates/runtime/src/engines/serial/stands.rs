@@ -16,7 +16,7 @@ use crate::log::quiet;
 use crate::log::ring::Writer;
 use crate::memory::capture::Call;
 use crate::signal::frame::Ucontext;
-use crate::sync::locked;
+use crate::sync::{self, locked};
 use crate::thread::{session, Block, Entered, Frame};
 use core::sync::atomic::Ordering::*;
 use reprise_abi::event::{EventHeader, Kind, ENDS_IN_CODE, FLAG_RESTARTED, YIELD_AT_EPOCH_END};
@@ -30,6 +30,7 @@ pub fn passes_point(t: &mut Block, frame: &Frame) {
         let says = |t: &mut Block, first| {
             if first {
                 locked::before_thread(t);
+                sync::libc::makes_tables();
             }
             says_end(t, t.deferred.into());
         };

@@ -5,11 +5,12 @@
 //! Mappings are made what they were ([`as_then`]), threads that were made since then end. Of calls whose effects others can see it is noted that one was made: who has made one doesn't go back
 //! to where it was before that.
 
+use super::came::has_vectors_of;
 use super::{threads, Which};
 use crate::gate::{leader, stand};
 use crate::log::epoch;
 use crate::memory::{as_then, compared, transfer, written};
-use crate::thread::{Block, VECTORS_LEN};
+use crate::thread::Block;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 /// The first call of an epoch that can't be taken back: its number, plus 1; 0: there was none. Of the open epoch, and of the one before.
@@ -118,12 +119,6 @@ pub fn to_beginning(t: &Block, of: Which, then: u32, request: u32) -> Result<(),
         .filter(|i| !was_there(i))
         .for_each(stand::unmakes);
     Ok(())
-}
-
-/// The thread of slot `i` takes over the vector registers that it has in that process, a copy.
-fn has_vectors_of(pid: u32, i: u32) -> bool {
-    let at = stand::vectors(i);
-    transfer::get(pid, at, at, VECTORS_LEN).is_some()
 }
 
 /// The program takes over all memory of that process, a copy of it; what it has written itself was read before. Where the copy `has_left` the log it may have given back other pages than the

@@ -37,32 +37,55 @@ impl Came {
 /// The copy has come to the end of all its threads, of the open epoch or of the one before: what differs first. A program that `recovers` takes it over: what
 /// the copy did is the recording, and nothing else was seen outside (DoublePlay 5.2.4).
 pub fn compare(pid: u32, number: u32, recovers: bool, is_before: bool) -> Came {
-    let (mut first, mut taken) = (None, recovers);
+    let (mut first, mut is_same) = (None, true);
     let looked = compared::compare(pid, [written::pages(), &[]], |page| {
         first = first.or_else(|| difference(pid, page).map(|at| (differs::MEMORY, at)));
-        taken = taken && transfer::take_over(pid, page).is_some();
+        is_same = false;
     });
     if looked.is_none() {
         return Came::elsewhere(differs::MEMORY, 0);
     }
-    for i in threads(number) {
-        if let Some(frame) = epoch::other_registers(i, is_before) {
-            first = first.or(Some((differs::REGISTERS, i.into())));
-            taken = taken && stand::has_registers(i, &frame);
-        }
-    }
-    for i in threads(number).filter(|i| !has_same_vectors(pid, *i)) {
-        first = first.or(Some((differs::VECTORS, i.into())));
-        let at = stand::vectors(i);
-        taken = taken && transfer::get(pid, at, at, VECTORS_LEN).is_some();
-    }
-    if first.is_some() {
-        taken = taken && transfer::takes_over_tables(pid);
-    }
+    let has_other = |i: &u32| epoch::other_registers(*i, is_before).is_some();
+    let other_registers = || threads(number).find(has_other);
+    let other_vectors = || threads(number).find(|i| !has_same_vectors(pid, *i));
+    let difference = first
+        .or_else(|| other_registers().map(|i| (differs::REGISTERS, i.into())))
+        .or_else(|| other_vectors().map(|i| (differs::VECTORS, i.into())));
+    let is_taken_over = recovers
+        && match difference {
+            Some(_) => takes_over(pid, number, is_before),
+            // Marks at most.
+            None => is_same || takes_over_memory(pid),
+        };
     Came {
-        difference: first,
-        is_taken_over: taken,
+        difference,
+        is_taken_over,
     }
+}
+
+/// The program takes over what that copy has. False: it can't; then nothing is changed, as far as that can be known before.
+fn takes_over(pid: u32, number: u32, is_before: bool) -> bool {
+    let other_registers = |i: u32| epoch::other_registers(i, is_before);
+    let can_have = |i| other_registers(i).is_none_or(|frame| stand::can_have_registers(i, &frame));
+    let has = |i| other_registers(i).is_none_or(|frame| stand::has_registers(i, &frame));
+    threads(number).all(can_have)
+        && transfer::takes_over_tables(pid)
+        && takes_over_memory(pid)
+        && threads(number).all(|i| has(i) && has_vectors_of(pid, i))
+}
+
+/// The thread of slot `i` takes over the vector registers that it has in that process, a copy.
+pub fn has_vectors_of(pid: u32, i: u32) -> bool {
+    let at = stand::vectors(i);
+    transfer::get(pid, at, at, VECTORS_LEN).is_some()
+}
+
+fn takes_over_memory(pid: u32) -> bool {
+    let mut taken = true;
+    let looked = compared::compare(pid, [written::pages(), &[]], |page| {
+        taken = taken && transfer::take_over(pid, page).is_some();
+    });
+    looked.is_some() && taken
 }
 
 /// Where a page differs first, but for marks of waiters.

@@ -48,6 +48,9 @@ pub fn ends_before(t: &Block, frame: &Frame) -> bool {
 pub(super) fn is_commit(t: &Block, frame: &Frame) -> bool {
     let number = frame.rax as u32 as u64;
     let args = frame.args();
+    if syscalls::may_hide_process(number, &args) {
+        return true;
+    }
     match syscalls::effect(number) {
         Effect::Maps => args[3] & sys::MAP_ANONYMOUS == 0,
         Effect::Attaches | Effect::Detaches | Effect::Execs | Effect::EndsProcess => true,
@@ -124,7 +127,7 @@ pub fn keeps_back(t: &mut Block, frame: &Frame) -> bool {
         if let Effect::Closes(_) | Effect::ClosesRange(..) | Effect::Replaces(_) = c.effect {
             epoch::has_closed();
         }
-        if !syscalls::only_asks(number) {
+        if !syscalls::only_asks(number, &c.args) {
             back::does_what_lasts(number);
         }
     }
@@ -184,13 +187,13 @@ fn keeps_back_now(t: &mut Block) -> bool {
 /// In the leader: a call comes back whose beginning is logged. A program that is ahead is told of it when it is known that it needs not go back; it stands in the call meanwhile, if
 /// that is wanted, and all go back from there.
 #[inline(always)]
-pub fn comes_back(t: &mut Block, call: Entered, number: u64) {
+pub fn comes_back(t: &mut Block, call: Entered, c: &Call) {
     // Once is not enough: while it stands in the call another epoch may end.
     while ahead::is_ahead() {
         comes_back_late(t, call);
     }
-    if is_on(t) && syscalls::lasts(number) && !syscalls::only_asks(number) {
-        back::does_what_lasts(number);
+    if is_on(t) && syscalls::lasts(c.nr) && !syscalls::only_asks(c.nr, &c.args) {
+        back::does_what_lasts(c.nr);
     }
 }
 

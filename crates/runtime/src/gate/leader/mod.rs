@@ -17,7 +17,7 @@ use crate::gate::epochs::{back, output, worth, Which};
 use crate::gate::stand;
 use crate::gate::{clock, epochs};
 use crate::log::{epoch, ring};
-use crate::machine::{split_mix, sys};
+use crate::machine::{present, split_mix, sys};
 use crate::memory;
 use crate::signal::frame::Ucontext;
 use crate::signal::kernel;
@@ -331,10 +331,19 @@ fn appends(t: &Block, slices: &[u8]) {
     in_force::runs_freely();
 }
 
+/// Why no copy could run an epoch of the program as it is now, if that is so.
+fn no_epoch_can_be() -> Option<Why> {
+    if memory::each().any(|r| r.is_of_others()) {
+        return Some(Why::Shared);
+    }
+    // It has become another user, isn't dumpable, or has changed its root.
+    (!present::can_be_known()).then_some(Why::Unreadable)
+}
+
 /// All threads go on, as the leader, from where they stand.
 fn leads(t: &mut Block, request: u32) {
-    if memory::each().any(|r| r.is_of_others()) && epochs::all_are_free(t, request) {
-        return runs_serially(t, request, [Why::Shared as u64, t.slot.into(), 0]);
+    if let Some(why) = no_epoch_can_be().filter(|_| epochs::all_are_free(t, request)) {
+        return runs_serially(t, request, [why as u64, t.slot.into(), 0]);
     }
     session().epoch_open.store(1, Relaxed);
     if !epochs::begin(t, request, false) {

@@ -3,10 +3,9 @@
 //!
 //! Under `serial` that is for the threads to do, each when it has the baton (`engines/serial/stands.rs`).
 
-use super::{leads, releases, LEADER, OVER};
+use super::{leads, no_epoch_can_be, releases, LEADER, OVER};
 use crate::gate::epochs::{self, worth};
 use crate::gate::{ptrace, stand};
-use crate::memory;
 use crate::thread::{in_force, process, schedule, session, standing, Block, Entered, Frame};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use reprise_abi::session::FLAG_KEEP_EPOCHS;
@@ -66,7 +65,7 @@ fn is_time() -> bool {
     if !is_over && !is_over_for_test() {
         return false;
     }
-    let can = process::only_one_in_memory() && !memory::each().any(|r| r.is_of_others());
+    let can = process::only_one_in_memory() && no_epoch_can_be().is_none();
     if !can {
         begins();
     }

@@ -27,7 +27,7 @@ use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use outlets::OUTLETS;
 use reprise_abi::epoch::Why;
 use reprise_abi::event::Kind;
-use reprise_abi::layout::{EPOCH_LOGS, EPOCH_LOG_MAX, RING_SIZE};
+use reprise_abi::layout::{EPOCH_LOGS, EPOCH_LOG_MAX, RING_BASE, STAGE_BASE};
 
 /// Most slots of which an epoch may have threads: those with the lowest numbers.
 pub const MOST_SLOTS: usize = 64;
@@ -40,7 +40,7 @@ const LEN: u64 = STACKS_AT + 2 * STACK;
 /// Where the slices are, ...
 const SLICES_AT: u64 = HEAD_LEN + MOST_BYTES;
 /// ... and most bytes of them: they lie in a ring that nobody empties meanwhile.
-const MOST_SLICES: u64 = RING_SIZE;
+const MOST_SLICES: u64 = 64 << 20;
 /// Where output lies that is [held](super::held), ...
 const HELD_AT: u64 = SLICES_AT + MOST_SLICES;
 /// ... and most bytes of it.
@@ -51,6 +51,7 @@ const STACKS_AT: u64 = HELD_AT + MOST_HELD;
 const STACK: u64 = 64 << 10;
 
 const _: () = assert!(LEN <= EPOCH_LOG_MAX);
+const _: () = assert!(MOST_SLICES.is_power_of_two() && RING_BASE + MOST_SLICES <= STAGE_BASE);
 
 /// The epoch isn't over.
 pub const OPEN: u32 = 0;
@@ -413,9 +414,9 @@ pub fn is_long(i: u32) -> bool {
         && part(i).is_some_and(|p| ring.position.load(Relaxed).wrapping_sub(p.begun) > size / 2)
 }
 
-/// The leader: has the thread of slot `i` logged its share of what an epoch can have? What a copy does is written with more words.
+/// The leader: has the thread of slot `i` logged its share of what an epoch can have? What a copy does is written with more words, above all where it has left the log.
 pub fn is_full(i: u32) -> bool {
-    const SHARES: u64 = MOST_SLICES / 16;
+    const SHARES: u64 = MOST_SLICES / 128;
     let (ring, _, _) = ring_of(i);
     let threads = u64::from(session().live_threads.load(Relaxed)).max(1);
     is_open()

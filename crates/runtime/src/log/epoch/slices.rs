@@ -5,7 +5,7 @@ use crate::log::ring;
 use crate::machine::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use reprise_abi::event::{EventHeader, HEADER_LEN};
-use reprise_abi::layout::{RING_BASE, RING_SIZE};
+use reprise_abi::layout::RING_BASE;
 
 /// In a copy: the session's ring is where the slices are from now on; `holds` them, or is empty. False: it can't be.
 pub fn slices_become_ring(holds: bool) -> bool {
@@ -13,14 +13,14 @@ pub fn slices_become_ring(holds: bool) -> bool {
     let from = LOG.load(Relaxed) + SLICES_AT;
     if sys::is_error(sys::mremap(
         from,
-        RING_SIZE,
-        RING_SIZE,
+        MOST_SLICES,
+        MOST_SLICES,
         MAYMOVE_FIXED,
         RING_BASE,
     )) {
         return false;
     }
-    ring::holds_only(if holds { slices_len() } else { 0 }, holds);
+    ring::holds_only(if holds { slices_len() } else { 0 }, MOST_SLICES, holds);
     true
 }
 

@@ -178,6 +178,8 @@ fn asks(c: &Call) -> bool {
             c.args[1] <= FLAGS || c.args[1] == F_DUPFD_CLOEXEC
         }
         Effect::Commands(_) => c.args[1] == TCGETS,
+        // Whether others can be read from or written to may depend on it.
+        Effect::Polls => false,
         _ => true,
     }
 }
