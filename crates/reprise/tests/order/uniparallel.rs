@@ -32,6 +32,17 @@ fn check(name: &str, args: &[&str]) {
     }
 }
 
+/// From a moment on no copy of the program can be looked into: it goes on one thread at a time, and nothing of it is lost.
+#[test]
+fn who_may_not_look_into_itself_runs_one_thread_at_a_time() {
+    for info in check_times(&Guest::new("user_changed"), &FLAGS, 3, 2) {
+        let [same, _, recovered] = epochs(&info);
+        let before = same + recovered + info.counter("epochs_in_code");
+        assert!(before > 0, "no epoch became a part of it");
+        assert!(info.counter("epochs_serial") > 0, "epochs went on");
+    }
+}
+
 tests! {
     check;
     locks_and_waits {
@@ -57,8 +68,6 @@ tests! {
         address_space_room,
         // What one call brings an epoch's log has no room for.
         large_reads,
-        // From then on no copy can be looked into.
-        user_changed,
         // One makes a process that has their memory for a while (vfork(2), posix_spawn(3)).
         join_beside_vfork,
     }
