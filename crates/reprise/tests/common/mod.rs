@@ -1054,7 +1054,10 @@ pub fn try_times(
             let replay = place.replay(&recording.dir);
             replay.assert_civil();
             if let Some(why) = mismatch(&recording.run, &replay) {
-                failures.push(format!("recording {i}, replay {j}: {why}"));
+                let notes = shorten(recording.run.notes.as_bytes());
+                failures.push(format!(
+                    "recording {i}, replay {j}: {why}\n  notes of the recording: {notes}"
+                ));
             }
         }
         let info = place.info(&recording.dir);
