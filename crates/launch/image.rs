@@ -12,6 +12,9 @@ const TARGET: &str = "x86_64-unknown-none";
 /// The binary of `reprise-runtime` that is the image.
 const IMAGE: &str = "reprise-runtime-image";
 
+/// The workspace has this crate's unit tests built quickly.
+const OPTIMISED: &str = "profile.release.package.reprise-runtime.opt-level=3";
+
 /// What the outer cargo, rustc or clippy set for this build and the image's must not inherit:
 /// flags and wrappers of the host, and the profile's overrides.
 const NOT_INHERITED: [&str; 12] = [
@@ -79,7 +82,8 @@ fn cargo_build(workspace: &Path, target_dir: &Path, wanted: &Wanted) -> Result<(
             TARGET,
         ])
         .arg("--target-dir")
-        .arg(target_dir);
+        .arg(target_dir)
+        .args(["--config", OPTIMISED]);
     if workspace.join("Cargo.lock").exists() && env::var("CARGO_NET_OFFLINE").is_ok() {
         command.arg("--offline");
     }
