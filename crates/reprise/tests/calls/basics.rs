@@ -11,7 +11,7 @@ guests! {
 }
 
 // Memory.
-guests! { memory_anonymous, memory_places, memory_mapped, memory_files, memory_file_writes, memory_mapped_by_threads, memory_big, generated_code, growing_stack, stack_limit_raised }
+guests! { gaps_unmapped, memory_anonymous, memory_places, memory_mapped, memory_files, memory_file_writes, memory_mapped_by_threads, memory_big, generated_code, growing_stack, stack_limit_raised }
 
 #[test]
 fn exit_statuses_pass_through() {

@@ -39,6 +39,7 @@ tests! {
         system_files,
     }
     memory {
+        gaps_unmapped,
         memory_anonymous,
         address_space_limit,
         address_space_room,

@@ -42,6 +42,7 @@ tests! {
     }
     files_and_memory {
         files_read_write,
+        gaps_unmapped,
         memory_anonymous,
         address_space_limit,
         memory_mapped,

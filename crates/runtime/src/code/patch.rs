@@ -258,7 +258,7 @@ fn map_page(at: u64) -> bool {
         ..Default::default()
     });
     PAGES.push(at, 0);
-    crate::log::debugger::note_beside(at, PAGE);
+    memory::beside::note(at, PAGE);
     true
 }
 

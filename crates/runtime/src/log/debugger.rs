@@ -1,5 +1,5 @@
 //! What a replay tells the debugger that traces it (ptrace(2)): where the program's registers are, when the runtime reads or writes
-//! the program's code, so that no breakpoint is in it meanwhile, and where it has put code of its own. And, under `order`, where it waits for
+//! the program's code, so that no breakpoint is in it meanwhile. And, under `order`, where it waits for
 //! the debugger's leave to go on ([`reprise_abi::pace`]).
 
 use crate::log::total;
@@ -9,13 +9,11 @@ use crate::thread::process;
 use crate::thread::request;
 use crate::thread::rings::ring_of;
 use crate::thread::{current, session, Block, Frame};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use reprise_abi::session::shown;
 
 /// A sleeper looks after this many nanoseconds whether the driver is still there.
 const LONGEST_NAP: i64 = 100_000_000;
-/// Most stretches of code of the runtime's own outside of its image.
-const MOST_BESIDE: usize = 2048;
 
 /// Does a debugger trace this process?
 pub fn traces() -> bool {
@@ -102,37 +100,4 @@ pub fn used_up() {
 pub fn stay() {
     session().pace().end();
     wait();
-}
-
-/// Code of the runtime's own outside of its image: first bytes and lengths.
-#[repr(C)]
-pub struct Beside {
-    used: AtomicU64,
-    all: [[AtomicU64; 2]; MOST_BESIDE],
-}
-
-/// What a debugger does not show of the code.
-#[export_name = "rt_beside"]
-pub static BESIDE: Beside = Beside {
-    used: AtomicU64::new(0),
-    all: [const { [AtomicU64::new(0), AtomicU64::new(0)] }; MOST_BESIDE],
-};
-
-/// There is code of the runtime's own here.
-pub fn note_beside(at: u64, len: u64) {
-    for (entry, n) in BESIDE.all.iter().zip(1..) {
-        if entry[1].compare_exchange(0, len, SeqCst, SeqCst).is_ok() {
-            entry[0].store(at, SeqCst);
-            BESIDE.used.fetch_max(n, SeqCst);
-            return;
-        }
-    }
-}
-
-/// It is gone.
-pub fn forget_beside(at: u64) {
-    let here = |entry: &&[AtomicU64; 2]| entry[1].load(SeqCst) != 0 && entry[0].load(SeqCst) == at;
-    if let Some(entry) = BESIDE.all.iter().find(here) {
-        entry[1].store(0, SeqCst);
-    }
 }

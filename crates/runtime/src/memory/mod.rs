@@ -2,6 +2,7 @@
 
 pub mod address_limit;
 pub mod as_then;
+pub mod beside;
 pub mod by_reference;
 pub mod capture;
 pub mod compared;
@@ -39,7 +40,7 @@ use crate::thread::session;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use reprise_abi::effect::Effect;
 use reprise_abi::event::Tag;
-use reprise_abi::layout::{PAGE, RESERVATION, RESERVATION_END, USER_END};
+use reprise_abi::layout::{PAGE, RESERVATION, USER_END};
 use reprise_abi::session::region_flags;
 
 const EINVAL: i64 = -22;
@@ -167,7 +168,7 @@ pub(crate) fn up(n: u64) -> u64 {
 
 /// Does this range touch what is ours?
 pub fn is_ours(start: u64, len: u64) -> bool {
-    start < RESERVATION_END && start.saturating_add(len) > RESERVATION
+    beside::has_own(start, start.saturating_add(len))
 }
 
 /// Can the program write all of this memory?
@@ -396,7 +397,9 @@ pub fn perform(c: &Call) -> Done {
                 ..only(r)
             }
         }
-        Effect::Unmaps | Effect::Protects | Effect::Advises if is_ours(a[0], a[1]) => only(EINVAL),
+        Effect::Unmaps if is_ours(a[0], a[1]) => only(unmap_around(&a)),
+        // As over a hole.
+        Effect::Protects | Effect::Advises if is_ours(a[0], a[1]) => only(ENOMEM),
         Effect::Remaps
             if is_ours(a[0], a[1]) || (a[3] & MREMAP_FIXED != 0 && is_ours(a[4], a[2])) =>
         {
@@ -417,6 +420,23 @@ pub fn perform(c: &Call) -> Done {
             Done { grown, ..only(r) }
         }
     }
+}
+
+/// munmap(2) of memory in which something is ours: that stays.
+fn unmap_around(a: &[u64; 6]) -> i64 {
+    let (start, end) = (a[0], a[0].saturating_add(up(a[1])));
+    if start % PAGE != 0 || a[1] == 0 || end > USER_END {
+        return EINVAL;
+    }
+    let mut result = 0;
+    beside::each_between(start, end, |from, to| {
+        result = sys::munmap(from, to - from);
+        if result == 0 {
+            forget(from, to - from);
+        }
+        result == 0
+    });
+    result
 }
 
 /// How many bytes of this range are mapped.
@@ -568,6 +588,7 @@ pub fn redo(c: &Call, result: i64, file: &OfFile, number: u32) -> bool {
             sys::madvise(a[0], a[1], a[2]);
             true
         }
+        Effect::Unmaps if is_ours(a[0], a[1]) => unmap_around(&a) == result,
         Effect::Unmaps | Effect::Protects | Effect::Advises => {
             // SAFETY: the program's own call.
             let r = unsafe { sys::syscall6(c.nr, a) };

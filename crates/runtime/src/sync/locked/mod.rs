@@ -282,7 +282,7 @@ fn map_annex(at: u64, len: u64) -> bool {
         prot: PROT_READ_EXEC,
         ..Default::default()
     });
-    crate::log::debugger::note_beside(at, len);
+    memory::beside::note(at, len);
     true
 }
 

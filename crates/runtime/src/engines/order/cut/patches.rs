@@ -5,11 +5,11 @@
 
 use crate::code::live_code;
 use crate::common::stopped::Under;
-use crate::log::debugger;
 use crate::log::total;
 use crate::machine::guard;
 use crate::machine::guarded::{Guarded, Leave};
 use crate::machine::sys;
+use crate::memory::beside;
 use crate::memory::scratch::arena;
 use crate::thread::STUB_CELL;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -129,15 +129,15 @@ pub fn make(
         return None;
     }
     if old == GONE {
-        debugger::forget_beside(pages.0);
+        beside::forget(pages.0);
         sys::munmap(pages.0, pages.1);
         // SAFETY: nobody is in it any more.
         unsafe { (*entry).state.store(NEVER, Release) };
     }
     let (at, pages) = room(place)?;
-    debugger::note_beside(pages.0, pages.1);
+    beside::note(pages.0, pages.1);
     let unmap = || {
-        debugger::forget_beside(pages.0);
+        beside::forget(pages.0);
         sys::munmap(pages.0, pages.1);
         None
     };
