@@ -31,13 +31,13 @@ pub mod can {
     pub const REPLAY: u32 = 1 << 0;
     /// Threads run on all processors, and the operations by which they synchronise have an order.
     pub const ORDER_SYNCHRONISATION: u32 = 1 << 1;
-    /// One thread of the session runs at a time, and its slices are recorded.
+    /// What is recorded is one thread of the session at a time, in slices.
     pub const RUN_ONE_AT_A_TIME: u32 = 1 << 2;
     /// Threads have private views of memory, and are processes to the kernel.
     pub const SEPARATE_MEMORY: u32 = 1 << 3;
     /// The same program with the same inputs runs the same way always.
     pub const REPEAT: u32 = 1 << 4;
-    /// A recorded or replayed program stays on one processor.
+    /// A program of which one thread runs at a time stays on one processor.
     pub const PIN: u32 = 1 << 5;
     /// A debugger can be led through its recordings.
     pub const BE_DEBUGGED: u32 = 1 << 6;
@@ -55,6 +55,8 @@ pub mod can {
     pub const FOLLOW_REBUILT: u32 = 1 << 12;
     /// Its recordings say of each byte that a process wrote whether it had written it when it ended.
     pub const COUNT_OUTPUT: u32 = 1 << 13;
+    /// Threads run on all processors, in epochs; what is recorded is what copies do that run each epoch again.
+    pub const RUN_IN_EPOCHS: u32 = 1 << 14;
 }
 
 /// How the events of different threads are ordered in a trace.
@@ -136,6 +138,20 @@ pub const SERIAL: Engine = Engine {
     about: "One thread at a time: exact, data races included",
 };
 
+/// `uniparallel`: what it records is slices, as `serial` writes them, and a replay is one of `serial`.
+pub const UNIPARALLEL: Engine = Engine {
+    name: "uniparallel",
+    number: 7,
+    can: can::REPLAY
+        | can::RUN_ONE_AT_A_TIME
+        | can::PIN
+        | can::BE_DEBUGGED
+        | can::COUNT_OUTPUT
+        | can::RUN_IN_EPOCHS,
+    about: "In the making: all threads at once, on all processors, and exact, data races included; one process, the others as with `serial`",
+    ..SERIAL
+};
+
 /// `order`.
 pub const ORDER: Engine = Engine {
     name: "order",
@@ -196,7 +212,15 @@ pub const SKETCH: Engine = Engine {
 };
 
 /// All of them.
-pub const ENGINES: [&Engine; 6] = [&NONE, &SERIAL, &ORDER, &DET, &GOROUTINES, &SKETCH];
+pub const ENGINES: [&Engine; 7] = [
+    &NONE,
+    &SERIAL,
+    &UNIPARALLEL,
+    &ORDER,
+    &DET,
+    &GOROUTINES,
+    &SKETCH,
+];
 
 impl Engine {
     /// Can it do all of this (bits of [`can`])?
@@ -245,6 +269,10 @@ mod tests {
             for b in &ENGINES[i + 1..] {
                 assert_ne!(a.name, b.name);
                 assert_ne!(a.number, b.number);
+                // What one records may be what another one replays.
+                if a.can(can::RUN_IN_EPOCHS) || b.can(can::RUN_IN_EPOCHS) {
+                    continue;
+                }
                 for role in [a.recorder, a.replayer] {
                     assert!(role != b.recorder && role != b.replayer);
                 }

@@ -483,7 +483,7 @@ pub const FLAG_TEST_SLICES: u32 = 1 << 19;
 /// [`Session::flags`]: with the one before, two neighbouring events of the slices are exchanged, which is to be found (`record --test-flip`).
 pub const FLAG_FLIP_SLICES: u32 = 1 << 20;
 
-/// [`Session::flags`]: while the program has threads it is recorded in epochs, each of which a copy runs again (`record --test-uniparallel`). In a replay: it was.
+/// [`Session::flags`]: while the program has threads it is recorded in epochs, each of which a copy runs again (`record --engine uniparallel`). In a replay: it was.
 pub const FLAG_EPOCHS: u32 = 1 << 21;
 /// [`Session::flags`]: with it, epochs go on also where they cost more than they bring (`record --test-keep-epochs`).
 pub const FLAG_KEEP_EPOCHS: u32 = 1 << 22;

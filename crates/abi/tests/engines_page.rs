@@ -15,11 +15,11 @@ Nothing outside of an engine's own room asks for its name: it asks for what the 
 
 ";
 
-const ABILITIES: [(u32, &str); 14] = [
+const ABILITIES: [(u32, &str); 15] = [
     (can::REPLAY, "recordings can be replayed"),
     (
         can::RUN_ONE_AT_A_TIME,
-        "one thread runs at a time, and its slices are recorded",
+        "what is recorded is one thread at a time, in slices",
     ),
     (
         can::ORDER_SYNCHRONISATION,
@@ -30,7 +30,14 @@ const ABILITIES: [(u32, &str); 14] = [
         "threads have private views of memory, and are processes to the kernel",
     ),
     (can::REPEAT, "the same inputs make the same run, always"),
-    (can::PIN, "stays on one processor"),
+    (
+        can::RUN_IN_EPOCHS,
+        "threads run on all processors, in epochs that copies run again",
+    ),
+    (
+        can::PIN,
+        "a program of which one thread runs at a time stays on one processor",
+    ),
     (can::BE_DEBUGGED, "can be debugged (`replay -d`)"),
     (
         can::BE_KEPT,

@@ -309,16 +309,12 @@ pub struct RecordArgs {
     #[arg(long, hide = true, requires = "test_epochs")]
     pub test_slices: bool,
 
-    /// A test switch, `serial`: while the program has several threads they run on all processors, in epochs, each of which is run again; implies --hooks
+    /// A test switch, `uniparallel`: epochs go on also where they cost more than they bring
     #[arg(long, hide = true)]
-    pub test_uniparallel: bool,
-
-    /// A test switch: epochs go on also where they cost more than they bring
-    #[arg(long, hide = true, requires = "test_uniparallel")]
     pub test_keep_epochs: bool,
 
-    /// A test switch: some epochs, drawn by this seed, count as ones that no copy can run again
-    #[arg(long, hide = true, value_name = "SEED", requires = "test_uniparallel")]
+    /// A test switch, `uniparallel`: some epochs, drawn by this seed, count as ones that no copy can run again
+    #[arg(long, hide = true, value_name = "SEED")]
     pub test_fail_epochs: Option<u32>,
 
     /// A test switch: in these slices two neighbouring events have changed places
@@ -384,7 +380,6 @@ impl RecordArgs {
             test_copies: false,
             test_epochs: false,
             test_slices: false,
-            test_uniparallel: false,
             test_flip: false,
             test_fail_epochs: None,
             test_keep_epochs: false,

@@ -246,7 +246,7 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
             shared.add_order(args.buffers.bytes())?;
             shared.session_mut().flags |= FLAG_LOGS;
         }
-        (TraceOrder::Slices, true) if args.test_uniparallel => {
+        (_, true) if args.engine.can(can::RUN_IN_EPOCHS) => {
             shared.add_leader(args.buffers.bytes())?;
         }
         (_, false) if args.engine.can(can::SEPARATE_MEMORY) => shared.add_memo()?,
@@ -255,7 +255,7 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
     let known = memo::load(&shared, &image, &memo_file);
     let command = launch::Command {
         argv: args.command.clone(),
-        pin: args.engine.can(can::PIN) && !args.test_uniparallel,
+        pin: args.engine.can(can::PIN) && !args.engine.can(can::RUN_IN_EPOCHS),
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
@@ -365,7 +365,7 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.test_slices {
         s.flags |= FLAG_TEST_SLICES;
     }
-    if args.test_uniparallel {
+    if args.engine.can(can::RUN_IN_EPOCHS) {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;
         inputs(s).copies.store(1, Relaxed);
     }
@@ -450,8 +450,10 @@ fn in_dir(
     if args.det.as_ref().is_some_and(|d| d.stats) {
         crate::run::print_counters(shared);
     }
-    if args.test_epochs || args.test_uniparallel {
+    if args.test_epochs {
         say_epochs(shared.session());
+    } else if args.engine.can(can::RUN_IN_EPOCHS) && !args.quiet {
+        say!("{}", epochs_in_short(shared.session()));
     }
     if args.hooks {
         let c = &shared.session().counters;
@@ -461,23 +463,33 @@ fn in_dir(
     Ok((status, out_of_time))
 }
 
-/// What came of the epochs that copies have run again.
+/// What became of the program's epochs, for people who recorded it in them.
+fn epochs_in_short(s: &Session) -> String {
+    let of = |counts: &[&AtomicU64]| counts.iter().map(|n| n.load(Relaxed)).sum::<u64>();
+    let recorded = of(&[&s.epochs_same, &s.epochs_recovered, &s.epochs_in_code]);
+    let mut text = format!("on all processors in {recorded} epochs");
+    let recovered = of(&[&s.epochs_recovered]);
+    if recovered != 0 {
+        text += &format!(
+            "; {recovered} came to something else when they were run again, which the program took over"
+        );
+    }
+    let alone = of(&[&s.epochs_serial, &s.epochs_paused]);
+    if alone != 0 {
+        text += &format!("; {alone} times one thread at a time, for a while");
+    }
+    let [kind, at] = [&s.epoch_difference, &s.epoch_difference_at].map(|n| n.load(Relaxed));
+    match difference(kind, at) {
+        Some(what) => format!("{text} (first: {what})"),
+        None => text,
+    }
+}
+
+/// What came of the epochs that copies have run again, for tests.
 fn say_epochs(s: &Session) {
     let read = |n: &AtomicU64| n.load(Relaxed);
     let [same, unlike, left_out] = [&s.epochs_same, &s.epochs_unlike, &s.epochs_left_out].map(read);
     say!("epochs run again: {same} came to the program's state, {unlike} did not, {left_out} were left out");
-    let recovered = read(&s.epochs_recovered);
-    if recovered != 0 {
-        say!("the program took over what its copy had come to: {recovered} times");
-    }
-    let serial = read(&s.epochs_serial);
-    if serial != 0 {
-        say!("no copy could run an epoch again: {serial} times; the program went on from its beginning, one thread at a time, for a while");
-    }
-    let paused = read(&s.epochs_paused);
-    if paused != 0 {
-        say!("epochs cost more than they brought: {paused} times; the program went on with one thread at a time, for a while");
-    }
     for (n, count) in s.epochs_left_out_by.iter().map(read).enumerate() {
         if count != 0 {
             let why = Why::from_u64(n as u64).map_or("more than is kept of an epoch", Why::name);
@@ -653,8 +665,8 @@ pub fn write_head(
         children: who.children,
         checksum_every: s.checksum_every,
         learned: learned_code(s),
-        hooks: args.hooks || args.test_uniparallel,
-        epochs: args.test_uniparallel,
+        hooks: args.hooks || args.engine.can(can::RUN_IN_EPOCHS),
+        epochs: args.engine.can(can::RUN_IN_EPOCHS),
         unhooked: s.unhooked,
         redacted: None,
         start,

@@ -49,6 +49,10 @@ pub fn open_at(args: &[u64]) -> i64 {
 
 /// Anonymous private memory.
 pub const MAP_PRIVATE: u64 = 2;
+/// Bits of the flags of mmap(2) that say whether a mapping is private or shared.
+pub const MAP_TYPE: u64 = 0xf;
+/// A flag of mremap(2).
+pub const MREMAP_FIXED: u64 = 2;
 /// mmap flag.
 pub const MAP_SHARED: u64 = 1;
 /// mmap flag: exactly at this address, replacing what is there.

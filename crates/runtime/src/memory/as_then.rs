@@ -13,7 +13,6 @@ use reprise_abi::syscalls::{self, nr};
 
 /// Flags of memory that is only read from here.
 const OWN: u64 = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-const MAP_FIXED: u64 = 0x10;
 
 /// Makes the mappings those that process `pid` has, a copy of this one. All threads stand. False: it can't be, and nothing is changed unless there is no memory for it.
 pub fn takes_over(pid: u32) -> bool {
@@ -55,13 +54,28 @@ fn each_stretch(theirs: &[Region], does: fn(Stretch) -> bool) -> bool {
 
 /// Can it be made what it is on the other side?
 fn can_be_same((_, _, mine, other): Stretch) -> bool {
-    let plain = |r: Region| r.flags == 0 && r.file == 0 && r.space == 0;
     let kind = |r: Region| (r.flags, r.file, r.space);
     match (mine, other) {
         _ if is_stack([mine, other]) => true,
         (Some(m), Some(o)) => kind(m) == kind(o),
-        (one, another) => one.or(another).is_none_or(plain),
+        (one, another) => one.or(another).as_ref().is_none_or(is_plain),
     }
+}
+
+/// Would what is mapped there now come back, if it was unmapped, or mapped over?
+pub fn could_come_back(start: u64, end: u64) -> bool {
+    let mut at = start;
+    let regions = core::iter::from_fn(|| {
+        let r = memory::map().after(at).filter(|r| r.start < end)?;
+        at = r.end;
+        Some(r)
+    });
+    regions.into_iter().all(|r| is_plain(&r))
+}
+
+/// Is it private, nobody's file, and nothing else?
+fn is_plain(r: &Region) -> bool {
+    r.flags == 0 && r.file == 0 && r.space == 0
 }
 
 /// Makes it that.
@@ -74,7 +88,7 @@ fn make_same((start, len, mine, other): Stretch) -> bool {
         }
         (Some(_), None) => makes(nr::MUNMAP, [start, len, 0, 0, 0, 0]),
         (None, Some(o)) => {
-            let args = [start, len, o.prot.into(), OWN | MAP_FIXED, u64::MAX, 0];
+            let args = [start, len, o.prot.into(), OWN | sys::MAP_FIXED, u64::MAX, 0];
             makes(nr::MMAP, args)
         }
         (None, None) => true,

@@ -129,7 +129,9 @@ impl Record {
 
     /// Makes the call and logs what came of it.
     fn perform(t: &mut Block, c: &mut Call, hash: u64) -> i64 {
-        let prompt = c.known && matches!(c.blocking, Blocking::Never | Blocking::Rarely);
+        let again = t.entered.is_some();
+        // Of a call in which it stood, under another engine too, the beginning is logged, and this is its end.
+        let prompt = !again && c.known && matches!(c.blocking, Blocking::Never | Blocking::Rarely);
         let kind = if prompt {
             stamp(t);
             Kind::Syscall
@@ -138,7 +140,6 @@ impl Record {
         };
         let mut entered = Entered::now(hash);
         let mut time = TimeLeft::default();
-        let again = t.entered.is_some();
         if !prompt {
             entered = Self::enter_once(t, c, hash, &mut time);
         }

@@ -11,6 +11,7 @@ use crate::machine::sys;
 use crate::memory::capture::Call;
 use crate::memory::futex;
 use crate::memory::identity::identity_of;
+use crate::memory::{self, as_then};
 use crate::signal::kernel;
 use crate::thread::{process, standing, Block, Entered, Frame};
 use core::sync::atomic::Ordering::*;
@@ -52,7 +53,7 @@ pub(super) fn is_commit(t: &Block, frame: &Frame) -> bool {
         return true;
     }
     match syscalls::effect(number) {
-        Effect::Maps => args[3] & sys::MAP_ANONYMOUS == 0,
+        does @ (Effect::Maps | Effect::Unmaps | Effect::Remaps) => maps_for_good(does, &args),
         Effect::Attaches | Effect::Detaches | Effect::Execs | Effect::EndsProcess => true,
         Effect::EndsThread => process::entry().live_threads.load(Relaxed) == 1,
         Effect::Signals(_) => {
@@ -69,6 +70,28 @@ pub(super) fn is_commit(t: &Block, frame: &Frame) -> bool {
             brings_much(&c, args[usize::from(fd)])
         }
         effect => effect.makes_thread() && !makes_thread(frame),
+    }
+}
+
+/// Does the call map or unmap something else than private memory that is nobody's file? That could not be undone.
+fn maps_for_good(does: Effect, args: &[u64; 6]) -> bool {
+    let [start, len, new_len, ..] = *args;
+    let could_come_back = |start: u64, len: u64| {
+        as_then::could_come_back(start, start.saturating_add(memory::up(len)))
+    };
+    match does {
+        Effect::Maps => {
+            let flags = args[3];
+            let is_plain =
+                flags & sys::MAP_ANONYMOUS != 0 && flags & sys::MAP_TYPE == sys::MAP_PRIVATE;
+            let replaces = flags & sys::MAP_FIXED != 0;
+            !is_plain || replaces && !could_come_back(start, len)
+        }
+        Effect::Remaps => {
+            let moves_to = (args[3] & sys::MREMAP_FIXED != 0).then_some(args[4]);
+            !could_come_back(start, len) || moves_to.is_some_and(|to| !could_come_back(to, new_len))
+        }
+        _ => !could_come_back(start, len),
     }
 }
 

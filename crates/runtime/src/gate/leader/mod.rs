@@ -1,4 +1,4 @@
-//! A recording in epochs (DoublePlay 3; `record --test-uniparallel`): while a program has one thread, `serial` records it; from the first moment that it has more,
+//! A recording in epochs (DoublePlay 3; `record --engine uniparallel`): while a program has one thread, `serial` records it; from the first moment that it has more,
 //! they run on all processors, as the **leader**, which `order` logs; each epoch of it is run again by a copy, one thread at a time
 //! ([`epochs`]), and what the copy did, its slices, is what the trace gets. So the trace is one of `serial` with hooks, from its first event to its last.
 //!
