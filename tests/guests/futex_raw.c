@@ -66,7 +66,8 @@ static void round_trip(void) {
 static void *on_words(void *p) {
     uint32_t *word = (uint32_t *)p;
     waiting++;
-    while (__atomic_load_n(word, __ATOMIC_SEQ_CST) == 0) {
+    // Looked at by a locked instruction: with a plain load it is a race whether the thread waits once more.
+    while (__atomic_fetch_add(word, 0, __ATOMIC_SEQ_CST) == 0) {
         if (futex(word, FUTEX_WAIT, 0, 0, NULL, 0) == -1) expect(errno == EAGAIN || errno == EINTR);
     }
     return NULL;
