@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// How often each is run: with `REPRISE_TEST_DET_RACEY=2000` it is the long test.
 fn runs() -> usize {
-    knob("REPRISE_TEST_DET_RACEY", if full() { 2000 } else { 24 }) as usize
+    knob("REPRISE_TEST_DET_RACEY", if full() { 2000 } else { 12 }) as usize
 }
 
 fn assert_one_signature(threads: &str) {

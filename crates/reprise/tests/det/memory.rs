@@ -14,7 +14,7 @@ fn assert_same_always(guest: &str, runs: usize) {
 /// The lock of a library that a thread loads is in an order, and so are the functions that are hooked.
 #[test]
 fn code_that_a_thread_loads_is_ordered() {
-    assert_same_always("det_late_code", 10);
+    assert_same_always("det_late_code", 5);
 }
 
 /// More memory in all than the engine has room for at once.
@@ -26,7 +26,7 @@ fn room_that_was_given_back_is_used_again() {
 /// A file that one thread maps shared, and closes, while another one waits in the kernel.
 #[test]
 fn files_are_mapped_for_those_who_wait_in_the_kernel() {
-    assert_same_always("det_mapped_while_waiting", 10);
+    assert_same_always("det_mapped_while_waiting", 6);
 }
 
 /// Address space that is only reserved needs no room, before there are threads or later.

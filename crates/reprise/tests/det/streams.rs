@@ -66,7 +66,7 @@ fn prints_change_neither_the_order_nor_what_races_do() {
     for threads in ["2", "4"] {
         let plain = last_line(&the_output(&printed(threads, ""), 3, &[]));
         for how in WAYS {
-            let output = the_output(&printed(threads, how), 4, &[]);
+            let output = the_output(&printed(threads, how), 2, &[]);
             // write(2) comes between what is in a buffer, and half a line may be.
             if how != "all" {
                 assert_whole(&output);
@@ -169,7 +169,7 @@ fn threads_share_streams() {
             &["--without", "alone"],
             &["--without", "kept-turns"],
         ] {
-            let output = the_output(&guest, 4, flags);
+            let output = the_output(&guest, 2, flags);
             let text = String::from_utf8_lossy(&output);
             let lines: Vec<&str> = text.lines().collect();
             let prints = lines.iter().filter(|l| l.starts_with("thread ")).count();

@@ -151,9 +151,9 @@ fn languages() {
 #[test]
 fn languages_and_their_processes() {
     let rows = [
-        ("cpp_exceptions", &["10"][..], FINE),
+        ("cpp_exceptions", &["5"][..], FINE),
         ("cpp_terminate", &[], Outcome::Signal(libc::SIGABRT)),
-        ("cpp_threads", &["100"], FINE),
+        ("cpp_threads", &["40"], FINE),
         ("python_files", &[], FINE),
         ("python_multiprocessing", &[], FINE),
         ("python_subprocess", &[], FINE),
@@ -162,7 +162,7 @@ fn languages_and_their_processes() {
         ("rust_command", &[], FINE),
         ("rust_network", &["4", "20"], FINE),
         ("rust_panics", &[], Outcome::Any),
-        ("rust_threads", &["100"], FINE),
+        ("rust_threads", &["40"], FINE),
     ];
     each_undelayed(&rows, Alike::Shape);
 }
@@ -268,10 +268,10 @@ fn many_new_threads() {
 #[test]
 fn many_threads_that_take_turns() {
     let rows = [
-        ("sync_mutex", &["64", "3"][..], FINE),
+        ("sync_mutex", &["64", "2"][..], FINE),
         ("sync_once", &["16"], FINE),
-        ("sync_rwlock", &["64", "3"], FINE),
-        ("sync_sem", &["64", "3"], FINE),
+        ("sync_rwlock", &["64", "1"], FINE),
+        ("sync_sem", &["64", "2"], FINE),
     ];
     each_undelayed(&rows, Alike::All);
 }
@@ -280,8 +280,8 @@ fn many_threads_that_take_turns() {
 #[test]
 fn many_threads_that_meet() {
     let rows = [
-        ("sync_barrier", &["64", "5"][..], FINE),
-        ("sync_cond", &["64", "10"], FINE),
+        ("sync_barrier", &["64", "3"][..], FINE),
+        ("sync_cond", &["64", "5"], FINE),
     ];
     each_undelayed(&rows, Alike::All);
 }

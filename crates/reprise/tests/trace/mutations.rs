@@ -206,7 +206,7 @@ fn of_order() {
 
 #[test]
 fn of_det() {
-    mutate("det", &Guest::new("sync_sem"));
+    mutate("det", &Guest::new("sync_sem").args(["4", "60"]));
 }
 
 /// Numbers that are easily taken for something, and those near what stands there.
