@@ -264,11 +264,11 @@ fn many_new_threads() {
     each_undelayed(&[("threads_short_lived", &["700"], FINE)], Alike::Shape);
 }
 
-/// 64 threads that all want the same: whose turn it is.
+/// Up to 64 threads that all want the same: whose turn it is.
 #[test]
 fn many_threads_that_take_turns() {
     let rows = [
-        ("sync_mutex", &["64", "2"][..], FINE),
+        ("sync_mutex", &["32", "3"][..], FINE),
         ("sync_once", &["16"], FINE),
         ("sync_rwlock", &["64", "1"], FINE),
         ("sync_sem", &["64", "2"], FINE),
@@ -276,12 +276,12 @@ fn many_threads_that_take_turns() {
     each_undelayed(&rows, Alike::All);
 }
 
-/// 64 threads that wait for one another.
+/// Up to 64 threads that wait for one another.
 #[test]
 fn many_threads_that_meet() {
     let rows = [
         ("sync_barrier", &["64", "3"][..], FINE),
-        ("sync_cond", &["64", "5"], FINE),
+        ("sync_cond", &["32", "10"], FINE),
     ];
     each_undelayed(&rows, Alike::All);
 }
