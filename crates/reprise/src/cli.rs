@@ -13,7 +13,7 @@ use clap::builder::{ArgPredicate, PossibleValue, PossibleValuesParser, TypedValu
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use reprise_abi::det;
-use reprise_abi::engine::{self, Engine, ENGINES};
+use reprise_abi::engine::{self, can, Engine, ENGINES};
 use reprise_abi::event::Kind;
 use reprise_abi::hooks;
 use reprise_abi::order::{CRASH_RING, DEFAULT_RING, SMALL_RING};
@@ -347,6 +347,11 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
+    /// Do threads run in epochs that copies run again?
+    pub fn in_epochs(&self) -> bool {
+        self.engine.can(can::RUN_IN_EPOCHS)
+    }
+
     /// A recording of this program, where nothing more is asked for.
     pub fn of(engine: &'static Engine, command: Vec<OsString>) -> RecordArgs {
         RecordArgs {

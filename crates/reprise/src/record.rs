@@ -223,6 +223,11 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
     }
     cpu::suffices().map_err(anyhow::Error::msg)?;
     reprise_launch::limits::suffice().map_err(anyhow::Error::msg)?;
+    if (args.test_keep_epochs || args.test_fail_epochs.is_some()) && !args.in_epochs() {
+        anyhow::bail!(
+            "--test-keep-epochs and --test-fail-epochs are for engines that run in epochs"
+        );
+    }
     let mut shared = SharedSession::create()?;
     let image = image(args)?;
     configure(&mut shared, args);
@@ -246,7 +251,7 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
             shared.add_order(args.buffers.bytes())?;
             shared.session_mut().flags |= FLAG_LOGS;
         }
-        (_, true) if args.engine.can(can::RUN_IN_EPOCHS) => {
+        (_, true) if args.in_epochs() => {
             shared.add_leader(args.buffers.bytes())?;
         }
         (_, false) if args.engine.can(can::SEPARATE_MEMORY) => shared.add_memo()?,
@@ -255,7 +260,7 @@ pub fn one(args: &RecordArgs) -> Result<Run> {
     let known = memo::load(&shared, &image, &memo_file);
     let command = launch::Command {
         argv: args.command.clone(),
-        pin: args.engine.can(can::PIN) && !args.engine.can(can::RUN_IN_EPOCHS),
+        pin: args.engine.can(can::PIN) && !args.in_epochs(),
     };
     // Looked for before a directory is made for it.
     let program = launch::find_program(&args.command[0])?;
@@ -365,7 +370,7 @@ pub fn configure(shared: &mut SharedSession, args: &RecordArgs) {
     if args.test_slices {
         s.flags |= FLAG_TEST_SLICES;
     }
-    if args.engine.can(can::RUN_IN_EPOCHS) {
+    if args.in_epochs() {
         s.flags |= FLAG_HOOKS | FLAG_LOCKED | FLAG_NO_PATCH;
         inputs(s).copies.store(1, Relaxed);
     }
@@ -452,7 +457,7 @@ fn in_dir(
     }
     if args.test_epochs {
         say_epochs(shared.session());
-    } else if args.engine.can(can::RUN_IN_EPOCHS) && !args.quiet {
+    } else if args.in_epochs() && !args.quiet {
         say!("{}", epochs_in_short(shared.session()));
     }
     if args.hooks {
@@ -665,8 +670,8 @@ pub fn write_head(
         children: who.children,
         checksum_every: s.checksum_every,
         learned: learned_code(s),
-        hooks: args.hooks || args.engine.can(can::RUN_IN_EPOCHS),
-        epochs: args.engine.can(can::RUN_IN_EPOCHS),
+        hooks: args.hooks || args.in_epochs(),
+        epochs: args.in_epochs(),
         unhooked: s.unhooked,
         redacted: None,
         start,

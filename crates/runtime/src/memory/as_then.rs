@@ -64,13 +64,7 @@ fn can_be_same((_, _, mine, other): Stretch) -> bool {
 
 /// Would what is mapped there now come back, if it was unmapped, or mapped over?
 pub fn could_come_back(start: u64, end: u64) -> bool {
-    let mut at = start;
-    let regions = core::iter::from_fn(|| {
-        let r = memory::map().after(at).filter(|r| r.start < end)?;
-        at = r.end;
-        Some(r)
-    });
-    regions.into_iter().all(|r| is_plain(&r))
+    memory::each_within(start, end).all(|r| is_plain(&r))
 }
 
 /// Is it private, nobody's file, and nothing else?

@@ -92,9 +92,14 @@ pub fn map() -> &'static Map {
 
 /// All mappings from the lowest on. The map may change meanwhile.
 pub fn each() -> impl Iterator<Item = Region> {
-    let mut at = 0;
+    each_within(0, u64::MAX)
+}
+
+/// As [`each`], of those in which some of these addresses are.
+pub fn each_within(start: u64, end: u64) -> impl Iterator<Item = Region> {
+    let mut at = start;
     core::iter::from_fn(move || {
-        let r = map().after(at)?;
+        let r = map().after(at).filter(|r| r.start < end)?;
         at = r.end;
         Some(r)
     })
@@ -443,7 +448,7 @@ fn unmap_around(a: &[u64; 6]) -> i64 {
 fn mapped_in(start: u64, len: u64) -> u64 {
     let end = start.saturating_add(up(len));
     let inside = |r: &Region| r.end.min(end).saturating_sub(r.start.max(start));
-    each().map(|r| inside(&r)).sum()
+    each_within(start, end).map(|r| inside(&r)).sum()
 }
 
 /// How much more memory there is after mremap(2) with these arguments.
