@@ -29,14 +29,30 @@ pub const MAX_TESTS: usize = 48;
 /// Longest stub in bytes.
 pub const MAX_STUB: usize = 2048;
 
-/// A save cell below this address is one of the thread's own, at that distance from the base of its `%gs`: for stubs through which several
-/// threads may go at once.
-pub const OWN_CELLS: u64 = 1 << 20;
-/// The prefix for that.
+/// Where a stub saves registers: 1 KB of writable memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cell {
+    /// At this address, within 2 GB, in a page of its own: for stubs through which one thread goes.
+    At(u64),
+    /// At this distance from the base of the thread's `%gs`: for stubs through which several threads may go at once.
+    Own(u32),
+}
+
+impl Cell {
+    /// The word so many bytes behind its beginning.
+    fn behind(self, bytes: u32) -> Cell {
+        match self {
+            Cell::At(address) => Cell::At(address + u64::from(bytes)),
+            Cell::Own(distance) => Cell::Own(distance + bytes),
+        }
+    }
+}
+
+/// The prefix for what lies at a distance from the base of `%gs`.
 const GS: u8 = 0x65;
 
 /// Offset from the save cell of the 512 bytes into which x87 registers are saved.
-const SAVED_X87: u64 = 64;
+const SAVED_X87: u32 = 64;
 
 /// What a test looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,11 +158,10 @@ const JMP_REL8: u8 = 0xeb;
 const JMP_REL32: u8 = 0xe9;
 
 impl Stub {
-    /// The stub for `place`, at address `at` ([`Place::fits`], unless the place is a breakpoint), with these tests in order. `save`: 1 KB
-    /// of writable memory within 2 GB, in a page of its own, or below [`OWN_CELLS`].
+    /// The stub for `place`, at address `at` ([`Place::fits`], unless the place is a breakpoint), with these tests in order.
     pub fn build(
         at: u64,
-        save: u64,
+        save: Cell,
         place: &Place,
         tests: &[Discriminator],
     ) -> Result<Stub, StubError> {
@@ -158,7 +173,7 @@ impl Stub {
     /// [`Stub::build_loop`] where that can be done, else [`Stub::build`].
     pub fn best(
         at: u64,
-        save: u64,
+        save: Cell,
         place: &Place,
         tests: &[Discriminator],
         trace: &Option<Trace>,
@@ -254,7 +269,12 @@ impl Stub {
             .map(|c| self.at + c.0 as u64)
     }
 
-    fn emit(&mut self, place: &Place, tests: &[Discriminator], save: u64) -> Result<(), StubError> {
+    fn emit(
+        &mut self,
+        place: &Place,
+        tests: &[Discriminator],
+        save: Cell,
+    ) -> Result<(), StubError> {
         let Some((first, rest)) = tests.split_first() else {
             // Every visit traps.
             self.bytes(&[INT3])?;
@@ -299,23 +319,24 @@ impl Stub {
         self.bytes(&rel.to_le_bytes())
     }
 
-    /// `opcode`, whose operand is relative to rip, with the save cell's word at `place` instead.
-    fn cell(&mut self, opcode: &[u8], place: u64) -> Result<(), StubError> {
-        if place >= OWN_CELLS {
-            return self.rip_relative(opcode, place);
-        }
+    /// `opcode`, whose operand is relative to rip, with this word of the save cell instead.
+    fn cell(&mut self, opcode: &[u8], word: Cell) -> Result<(), StubError> {
+        let distance = match word {
+            Cell::At(address) => return self.rip_relative(opcode, address),
+            Cell::Own(distance) => distance,
+        };
         let (modrm, opcode) = opcode.split_last().ok_or(StubError::BadTest)?;
         self.bytes(&[GS])?;
         self.bytes(opcode)?;
         self.bytes(&[modrm & 0x38 | 4, 0x25])?; // gs:[disp32]
-        self.bytes(&(place as u32).to_le_bytes())
+        self.bytes(&distance.to_le_bytes())
     }
 
     fn jump(&mut self, target: u64) -> Result<(), StubError> {
         self.rip_relative(&[JMP_REL32], target)
     }
 
-    fn restore(&mut self, save: u64) -> Result<(), StubError> {
+    fn restore(&mut self, save: Cell) -> Result<(), StubError> {
         self.cell(&[REX_W, MOV_LOAD, 0x0d], save)
     }
 
@@ -380,7 +401,7 @@ impl Stub {
     }
 
     /// Emits the (first half of the) first test and its `jrcxz`, whose target is set later; where its displacement is.
-    fn test_first(&mut self, test: &Discriminator, save: u64) -> Result<usize, StubError> {
+    fn test_first(&mut self, test: &Discriminator, save: Cell) -> Result<usize, StubError> {
         self.difference(test, save, false)?;
         self.bytes(&[JRCXZ, 0])?;
         Ok(self.len - 1)
@@ -393,7 +414,7 @@ impl Stub {
     }
 
     /// The second half of a test that takes two.
-    fn test_rest(&mut self, test: &Discriminator, save: u64, miss: u64) -> Result<(), StubError> {
+    fn test_rest(&mut self, test: &Discriminator, save: Cell, miss: u64) -> Result<(), StubError> {
         if needs_two_halves(test) {
             self.difference(test, save, true)?;
             self.or_miss(miss)?;
@@ -401,7 +422,7 @@ impl Stub {
         Ok(())
     }
 
-    fn test(&mut self, test: &Discriminator, save: u64, miss: u64) -> Result<(), StubError> {
+    fn test(&mut self, test: &Discriminator, save: Cell, miss: u64) -> Result<(), StubError> {
         self.difference(test, save, false)?;
         self.or_miss(miss)?;
         self.test_rest(test, save, miss)
@@ -416,7 +437,7 @@ impl Stub {
     fn difference(
         &mut self,
         test: &Discriminator,
-        save: u64,
+        save: Cell,
         upper: bool,
     ) -> Result<(), StubError> {
         let two = needs_two_halves(test);
@@ -432,11 +453,11 @@ impl Stub {
                 } else {
                     &[REX_W, MOV_LOAD, 0x0d]
                 };
-                self.cell(load, save + offset)?;
+                self.cell(load, save.behind(offset))?;
             }
             Source::Vector { index, high } => self.load_vector(index, high, upper)?,
             Source::X87(i) => {
-                let area = save + SAVED_X87;
+                let area = save.behind(SAVED_X87);
                 if !upper {
                     self.cell(&[REX_W, 0x0f, 0xae, 0x05], area)?; // fxsave64 [area]
                 }
@@ -445,11 +466,11 @@ impl Stub {
                 } else {
                     &[REX_W, MOV_LOAD, 0x0d]
                 };
-                self.cell(load, area + 32 + 16 * i as u64 + offset)?;
+                self.cell(load, area.behind(32 + 16 * u32::from(i) + offset))?;
             }
             Source::Word(addr) | Source::Half(addr) => {
                 self.bytes(&[REX_W, 0xb9])?; // mov rcx, imm64
-                self.bytes(&addr.wrapping_add(offset).to_le_bytes())?;
+                self.bytes(&addr.wrapping_add(offset.into()).to_le_bytes())?;
                 let load: &[u8] = if wide && !two {
                     &[REX_W, MOV_LOAD, 0x09]
                 } else {

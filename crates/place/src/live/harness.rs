@@ -308,7 +308,7 @@ pub fn read(at: u64, len: usize) -> Vec<u8> {
 }
 
 thread_local! {
-    /// The thread's timer, whose end is a SIGALRM to it.
+    /// The thread's timer, of its processor time, whose end is a SIGALRM to it: on a busy machine a walk would be told that time is up before it ran.
     static TIMER: libc::timer_t = {
         // SAFETY: a timer of this thread, as long as that lives.
         unsafe {
@@ -317,7 +317,7 @@ thread_local! {
             event.sigev_signo = libc::SIGALRM;
             event.sigev_notify_thread_id = libc::gettid();
             let mut timer = std::mem::zeroed();
-            let made = libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer);
+            let made = libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer);
             assert_eq!(made, 0);
             timer
         }

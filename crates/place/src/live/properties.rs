@@ -2,7 +2,7 @@
 
 use super::harness::{read, write, Frame, Live, CELL, CODE, DATA};
 use crate::machine::Xmm;
-use crate::stub::{Discriminator, Source, Spot, Stub, MAX_STUB};
+use crate::stub::{Cell, Discriminator, Source, Spot, Stub, MAX_STUB};
 use proptest::prelude::*;
 use reprise_code::patchable::classify;
 use reprise_code::regs::{Regs, FLAGS};
@@ -129,7 +129,7 @@ fn visit(live: &mut Live, case: &Case) -> (u32, bool, Regs, Xmm) {
             // The code is a breakpoint at first.
             write(CODE, &PLACE);
             let place = *classify(CODE, &frame.machine(None)).best().unwrap();
-            let built = Stub::build(at, CELL, &place, &tests).unwrap();
+            let built = Stub::build(at, Cell::At(CELL), &place, &tests).unwrap();
             write(at, built.code());
             write(CODE, &place.patch(at));
             stub = Some(built);

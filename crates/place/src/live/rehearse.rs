@@ -5,7 +5,7 @@ use crate::check::{check, check_code, Difference, Tests};
 use crate::machine::Xmm;
 use crate::name::{Name, MAX_NAME};
 use crate::step::{next, Next};
-use crate::stub::{Spot, Stub, MAX_STUB};
+use crate::stub::{Cell, Spot, Stub, MAX_STUB};
 use crate::trace::Trace;
 use crate::walk::{Action, Walk};
 use reprise_abi::layout::USER_END;
@@ -263,7 +263,8 @@ pub fn replay(
                 None => Trace::around(&place, &machine, |_| true),
                 Some(_) => None,
             };
-            let stub = Stub::best(at, CELL, &place, tests.list(), &trace, &name.regs).unwrap();
+            let stub =
+                Stub::best(at, Cell::At(CELL), &place, tests.list(), &trace, &name.regs).unwrap();
             write(at, stub.code());
             let original: [u8; 5] = read(place.pc, 5).try_into().unwrap();
             write(place.pc, &place.patch(at)[..place.patch_len()]);
@@ -326,7 +327,8 @@ pub fn replay(
                 if tests.learn(name, &machine) {
                     let at = stub.start();
                     let better =
-                        Stub::best(at, CELL, place, tests.list(), trace, &name.regs).unwrap();
+                        Stub::best(at, Cell::At(CELL), place, tests.list(), trace, &name.regs)
+                            .unwrap();
                     write(better.start(), better.code());
                     planted = Some((*place, better, *original, *trace));
                 }

@@ -181,7 +181,8 @@ fn scene(code: Vec<u8>, count: u64, at: u64, skip: u32) -> Scene {
 /// Records and replays, and compares the state at the cut and the end with what they must be.
 fn cut_and_replay(scene: &Scene, form: Option<Form>) -> (Recorded, super::rehearse::Replayed) {
     let mut live = Live::new(&scene.code);
-    let recorded = record(&mut live, scene).unwrap_or_else(|action| panic!("no cut: {action:?}"));
+    let recorded = record(&mut live, scene)
+        .unwrap_or_else(|action| panic!("no cut: {action:?} at {:x?}", scene.code));
     let replayed = replay(&mut live, scene, &recorded.name, form, || ());
     let (regs, xmm, memory) = replayed.at_match.as_ref().unwrap_or_else(|| {
         panic!(
@@ -259,8 +260,9 @@ fn interrupted_anywhere_after_many_visits() {
     let mut vector = scene(in_vector(), 0, 0, 0);
     vector.xmm[1] = [1, 2];
     vector.xmm[3] = [20_000_000, 40_000_000];
+    // Each runs for several times as long as the timer does.
     let scenes = [
-        scene(in_register(), 20_000_000, 0, 0),
+        scene(in_register(), 100_000_000, 0, 0),
         scene(in_memory(), 0, 0, 0),
         vector,
         scene(rip_relative(), 60_000_000, 0, 0),

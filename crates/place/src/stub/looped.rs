@@ -14,8 +14,8 @@
 //! A loop that uses rcx itself saves it at `head` and restores it at `resume`, every round.
 
 use super::{
-    Discriminator, Form, Source, Stub, StubError, INT3, JMP_REL8, JRCXZ, LEA, MOV_LOAD, MOV_STORE,
-    REX_W,
+    Cell, Discriminator, Form, Source, Stub, StubError, INT3, JMP_REL8, JRCXZ, LEA, MOV_LOAD,
+    MOV_STORE, REX_W,
 };
 use crate::trace::{Step, Trace, MAX_TRACE};
 use reprise_code::decode::{Condition, Flow};
@@ -32,7 +32,7 @@ impl Stub {
     /// As [`Stub::build`], with the loop of the place in the stub. `named` are the registers of the named state.
     pub fn build_loop(
         at: u64,
-        save: u64,
+        save: Cell,
         place: &Place,
         tests: &[Discriminator],
         trace: &Trace,
@@ -52,7 +52,7 @@ impl Stub {
         place: &Place,
         tests: &[Discriminator],
         first: &Discriminator,
-        save: u64,
+        save: Cell,
         trace: &Trace,
         named: &Regs,
     ) -> Result<(), StubError> {
@@ -175,7 +175,7 @@ impl Stub {
     fn lower_difference(
         &mut self,
         test: &Discriminator,
-        save: u64,
+        save: Cell,
         trace: &Trace,
         named: &Regs,
     ) -> Result<(), StubError> {
@@ -229,7 +229,7 @@ impl Stub {
         self.bytes(&value.wrapping_neg().to_le_bytes())
     }
 
-    fn store(&mut self, save: u64) -> Result<(), StubError> {
+    fn store(&mut self, save: Cell) -> Result<(), StubError> {
         self.cell(&[REX_W, MOV_STORE, 0x0d], save)
     }
 

@@ -133,9 +133,15 @@ fn rows() -> String {
     text
 }
 
+/// Commands that go through the whole machine's objects of System V by their numbers: what they say depends on what other programs have at the moment.
+const OF_THE_MACHINE: [&str; 3] = ["msgctl:MSG_STAT", "semctl:SEM_STAT", "shmctl:SHM_STAT"];
+
 /// What the guest says of errors, natively and in recordings alike.
 fn errors(text: &str) -> Vec<&str> {
-    text.lines().filter(|l| !l.contains(" = ")).collect()
+    let depends = |l: &str| OF_THE_MACHINE.iter().any(|name| l.starts_with(name));
+    text.lines()
+        .filter(|l| !l.contains(" = ") && !depends(l))
+        .collect()
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::memory::scratch::arena;
 use crate::thread::STUB_CELL;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use reprise_code::patchable::{Form, Place, INT3, JUMP_LEN};
-use reprise_place::stub::{Discriminator, Spot, Stub};
+use reprise_place::stub::{Cell, Discriminator, Spot, Stub};
 
 /// Patches that are known at a time; one is forgotten when so many others were made after it.
 const KNOWN: usize = 256;
@@ -141,7 +141,7 @@ pub fn make(
         sys::munmap(pages.0, pages.1);
         None
     };
-    let Ok(stub) = Stub::build(at, STUB_CELL, place, tests) else {
+    let Ok(stub) = Stub::build(at, Cell::Own(STUB_CELL as u32), place, tests) else {
         return unmap();
     };
     let len = place.patch_len();

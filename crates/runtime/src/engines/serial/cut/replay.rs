@@ -34,7 +34,7 @@ use reprise_code::regs::Regs;
 use reprise_place::check::{check, check_code, check_memory, Difference, Tests, What};
 use reprise_place::name::{Name, MAX_NAME};
 use reprise_place::step::{next, Next};
-use reprise_place::stub::{Spot, Stub};
+use reprise_place::stub::{Cell, Spot, Stub};
 use reprise_place::trace::Trace;
 
 /// So many traps at inner boundaries of a [`Form::Group`] show that the program often goes on there.
@@ -497,7 +497,7 @@ fn visit(t: &Block, uc: &mut Ucontext, sought: &mut Sought, pc: u64) -> bool {
     if p.place.form != Form::Breakpoint && sought.tests.learn(&sought.name, &machine) {
         let at = p.stub.start();
         let (tests, named) = (sought.tests.list(), &sought.name.regs);
-        if let Ok(better) = Stub::best(at, p.cell, &p.place, tests, &p.trace, named) {
+        if let Ok(better) = Stub::best(at, Cell::At(p.cell), &p.place, tests, &p.trace, named) {
             if p.write(&better) {
                 p.stub = better;
             }
@@ -600,7 +600,7 @@ impl Patch {
         let trace = (!debugger::traces())
             .then(|| Trace::around(place, machine, is_fixed))
             .flatten();
-        let mut patch = Stub::best(at, cell, place, tests.list(), &trace, named)
+        let mut patch = Stub::best(at, Cell::At(cell), place, tests.list(), &trace, named)
             .ok()
             .map(|stub| Patch {
                 place: *place,
