@@ -248,6 +248,7 @@ pub fn new_block(i: u32) -> Block {
         steps_out: false,
         entered: None,
         stays_in: None,
+        withdraws: false,
         _pinned: PhantomPinned,
     };
     block.traced.put(ptrace::Traced::default());

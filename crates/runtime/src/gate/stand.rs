@@ -189,7 +189,8 @@ pub fn take_up(i: u32) -> Form {
 /// Where the thread of slot `i` stands, for this request, or stays in its call; `None`: neither.
 pub fn place_of(i: u32, request: u32) -> Option<End> {
     let b = block_of(i);
-    if is_staying(b.stands.load(Relaxed)) {
+    let stays = is_staying(b.stands.load(Relaxed));
+    if stays && !b.withdraws {
         return Some(End {
             frame: gate_frame(b),
             in_call: true,
@@ -201,7 +202,7 @@ pub fn place_of(i: u32, request: u32) -> Option<End> {
             has_logged: false,
         });
     }
-    if b.stands.load(Relaxed) != request {
+    if !stays && b.stands.load(Relaxed) != request {
         return None;
     }
     // SAFETY: written when the thread stood, and not used up.
@@ -240,8 +241,12 @@ pub fn goes_back(i: u32, request: u32, then: u32) -> bool {
     let Some(old) = told_then(i, request, then) else {
         return false;
     };
-    if is_staying(block_of(i).stands.load(Relaxed)) {
-        return has_registers(i, &old.frame);
+    let b = block_of(i);
+    match is_staying(b.stands.load(Relaxed)) {
+        true if !b.withdraws => return has_registers(i, &old.frame),
+        // It takes its call back, and stands from now on.
+        true => b.stands.store(request, SeqCst),
+        false => {}
     }
     // SAFETY: written when the thread stood, and not used up.
     let now = unsafe { &mut *form(i) };
@@ -298,7 +303,8 @@ fn told_then(i: u32, request: u32, then: u32) -> Option<Told> {
     let heap_to = unsafe { &raw mut (*to).heap as u64 };
     let known = known && told(heap, heap_to, size_of::<u64>());
     let old = old.into_inner();
-    let can = !stays || old.call.is_some() && can_have_registers(i, &old.frame);
+    let is_bound = stays && !block_of(i).withdraws;
+    let can = !is_bound || old.call.is_some() && can_have_registers(i, &old.frame);
     (known && can).then_some(old)
 }
 
@@ -331,6 +337,12 @@ impl Default for Told {
             heap: 0,
         }
     }
+}
+
+/// As [`is_free`], or could it [take its call back](staying_for_news)?
+pub fn can_be_free(i: u32, request: u32) -> bool {
+    let b = block_of(i);
+    is_free(i, request) || is_staying(b.stands.load(Relaxed)) && b.withdraws
 }
 
 /// Does the thread of slot `i` stand for this request, and not in its call on the runtime's stack?
@@ -480,6 +492,9 @@ pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) ->
     let r = make(t);
     let mut was_held = false;
     while let Err(held) = t.stands.compare_exchange(STAYS, 0, SeqCst, SeqCst) {
+        if !is_staying(held) {
+            takes_call_back(t);
+        }
         // It is taken for one that is still in its call.
         standing::await_release(held ^ HIGHEST);
         let _ = t.stands.compare_exchange(held, STAYS, SeqCst, SeqCst);
@@ -489,6 +504,37 @@ pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) ->
         restores_vectors(t);
     }
     r
+}
+
+/// As [`staying`], of a call that has come back, and of which nothing is left but what it has come to: the thread waits until it may say so. Where all go back meanwhile it takes its call back, and goes on
+/// from where it was.
+pub fn staying_for_news(t: &mut Block, call: Entered, waits: impl FnOnce(&mut Block)) {
+    kernel::block_all();
+    take_down(t, &gate_frame(t), Some(call));
+    t.withdraws = true;
+    staying(t, call, waits);
+    kernel::block_all();
+    t.withdraws = false;
+    // SAFETY: its own form, written above, which is used up by this.
+    let form = unsafe { &mut *form(t.slot) };
+    let mut arrived = core::mem::replace(
+        &mut t.pending,
+        core::mem::replace(&mut form.pending, Pending::EMPTY),
+    );
+    t.pending.takes_all(&mut arrived);
+    t.logging = core::mem::take(&mut form.log.logging);
+    kernel::sync_mask(t);
+}
+
+/// All have gone back, and the thread stands, which [waited in its call](staying_for_news): it goes on when all do.
+fn takes_call_back(t: &mut Block) -> ! {
+    kernel::block_all();
+    // SAFETY: as above; nobody else changes what waits for the thread.
+    unsafe { (*form(t.slot)).pending.takes_all(&mut t.pending) };
+    if let Some(request) = standing::wanted() {
+        standing::await_release(request);
+    }
+    goes_on(t)
 }
 
 /// Makes a call that nothing is to interrupt, under an engine that can't leave its thread in it: who wants that all stand meanwhile waits for it, or in vain.
@@ -515,7 +561,9 @@ pub fn stands_in_copy(i: u32, request: u32) -> bool {
     let b = unsafe { &mut *(block_address(i) as *mut Block) };
     if is_staying(b.stands.load(Relaxed)) {
         let (frame, call) = (gate_frame(b), b.stays_in.take());
-        take_down(b, &frame, call);
+        if !b.withdraws {
+            take_down(b, &frame, call);
+        }
         b.stands.store(request, Relaxed);
     }
     b.stands.load(Relaxed) == request

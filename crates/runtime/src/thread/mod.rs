@@ -176,6 +176,8 @@ pub struct Block {
     pub entered: Option<Entered>,
     /// The call that nothing may interrupt it in.
     pub stays_in: Option<Entered>,
+    /// What that call has come to may be forgotten, if all go back: its form is that of one who stands.
+    pub withdraws: bool,
     /// A handler of signals may come between any two instructions of who has a reference to the block, and changes it: so the compiler must not take
     /// the reference for the only one. For types that are pinned it doesn't.
     pub(crate) _pinned: PhantomPinned,

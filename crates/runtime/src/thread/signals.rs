@@ -226,6 +226,13 @@ impl Pending {
         true
     }
 
+    /// Adds all that wait in another list, as far as there is room.
+    pub fn takes_all(&mut self, other: &mut Pending) {
+        while let Some(s) = other.take(0) {
+            self.push(s);
+        }
+    }
+
     /// Takes the first whose number is not in `blocked`.
     pub fn take(&mut self, blocked: u64) -> Option<Siginfo> {
         let n = self.len();

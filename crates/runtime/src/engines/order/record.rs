@@ -203,7 +203,7 @@ impl Record {
             time.again(c);
         };
         if !prompt {
-            leader::calls::comes_back(t, entered, c);
+            leader::calls::comes_back(t, entered, c, held.is_none());
         }
         stamp(t);
         let result = match outcome {
@@ -474,7 +474,7 @@ impl Engine for Record {
             stand::in_call::<Self>(t, entered);
             time.again(c);
         };
-        leader::calls::comes_back(t, entered, c);
+        leader::calls::comes_back(t, entered, c, false);
         stamp(t);
         let result = match outcome {
             Outcome::Result(r) if sys::is_error(r) => {

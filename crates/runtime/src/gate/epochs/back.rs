@@ -96,7 +96,7 @@ pub fn can_go(t: &Block, of: Which, request: u32) -> Result<(), Lasts> {
         .find(|made| *made != 0)
     {
         Some(made) => Err(Lasts(made)),
-        None => step(super::all_are_free(t, request)),
+        None => step(super::all_can_be_free(t, request)),
     }
 }
 

@@ -110,6 +110,12 @@ pub fn all_are_free(t: &Block, request: u32) -> bool {
     is_free(t.slot, request) && all_others_are_free(t, request)
 }
 
+/// As [`all_are_free`], when all have gone back.
+pub fn all_can_be_free(t: &Block, request: u32) -> bool {
+    let can_be = |i: u32| stand::can_be_free(i, request) || stand::is_unmade(block_of(i));
+    threads(t.number).all(can_be)
+}
+
 /// As [`all_are_free`], while the calling thread runs.
 pub fn all_others_are_free(t: &Block, request: u32) -> bool {
     let mut others = threads(t.number).filter(|i| *i != t.slot);

@@ -208,27 +208,32 @@ fn keeps_back_now(t: &mut Block) -> bool {
 }
 
 /// In the leader: a call comes back whose beginning is logged. A program that is ahead is told of it when it is known that it needs not go back; it stands in the call meanwhile, if
-/// that is wanted, and all go back from there.
+/// that is wanted, and all go back from there: also who waits here, if nothing is left of the call, and it `may_forget` what it has come to.
 #[inline(always)]
-pub fn comes_back(t: &mut Block, call: Entered, c: &Call) {
+pub fn comes_back(t: &mut Block, call: Entered, c: &Call, may_forget: bool) {
+    let lasts = syscalls::lasts(c.nr) && !syscalls::only_asks(c.nr, &c.args);
     // Once is not enough: while it stands in the call another epoch may end.
     while ahead::is_ahead() {
-        comes_back_late(t, call);
+        comes_back_late(t, call, may_forget && !lasts);
     }
-    if is_on(t) && syscalls::lasts(c.nr) && !syscalls::only_asks(c.nr, &c.args) {
+    if is_on(t) && lasts {
         back::does_what_lasts(c.nr);
     }
 }
 
 #[cold]
-fn comes_back_late(t: &mut Block, call: Entered) {
-    stand::staying(t, call, |t| loop {
+fn comes_back_late(t: &mut Block, call: Entered, forgets: bool) {
+    let waits = |t: &mut Block| loop {
         match ahead::before() {
             Before::Good => return,
             Before::Unknown => ahead::await_news(),
             Before::Other | Before::Lost => super::ask_in_call(t),
         }
-    });
+    };
+    match forgets {
+        true => stand::staying_for_news(t, call, waits),
+        false => stand::staying(t, call, waits),
+    }
 }
 
 /// In the leader, in the middle of a hooked function, which can't wait until all stand: a call that shapes memory. Where all have to go back it isn't made, if the program can go on without; what
