@@ -292,14 +292,45 @@ pub fn futex(t: &mut Block, c: &Call) -> i64 {
             let woken = wakes(c);
             computed(t, c, woken)
         }
-        // How long it waits at most the copy can't say of a program that has gone on meanwhile.
-        FUTEX_WAIT | FUTEX_WAIT_BITSET if c.args[3] == 0 => match guard::read::<u32>(address) {
-            None => computed(t, c, EFAULT),
-            Some(now) if now != value => computed(t, c, EAGAIN),
-            Some(_) => sleeps(t, c),
+        FUTEX_WAIT | FUTEX_WAIT_BITSET => match (guard::read::<u32>(address), limit_of_wait(c)) {
+            (None, _) => computed(t, c, EFAULT),
+            (Some(now), _) if now != value => computed(t, c, EAGAIN),
+            (_, Ok(limit)) => sleeps(t, c, limit),
+            (_, Err(AtOnce)) => {
+                // SAFETY: the program's own call, which changes nothing.
+                let r = unsafe { sys::syscall6(c.nr, c.local) };
+                computed(t, c, r)
+            }
         },
         _ => fails(t, Why::Input),
     }
+}
+
+/// A limit that is over, or that the kernel refuses: it says so at once.
+struct AtOnce;
+
+/// Until when a call of futex(2) waits at most: by this clock, in nanoseconds.
+fn limit_of_wait(c: &Call) -> Result<Option<(u64, i64)>, AtOnce> {
+    const CLOCK_REALTIME: u64 = 0;
+    const CLOCK_MONOTONIC: u64 = 1;
+    const NS: i64 = 1_000_000_000;
+    if c.args[3] == 0 {
+        return Ok(None);
+    }
+    if operation(c) == FUTEX_WAIT {
+        let deadline = Some(TimeLeft::of(c, 0).deadline).filter(|then| *then != 0);
+        return deadline
+            .map(|then| Some((CLOCK_MONOTONIC, then)))
+            .ok_or(AtOnce);
+    }
+    let clock = match c.args[1] as u32 & FUTEX_CLOCK_REALTIME {
+        0 => CLOCK_MONOTONIC,
+        _ => CLOCK_REALTIME,
+    };
+    let [sec, ns] = guard::read::<[i64; 2]>(c.args[3]).ok_or(AtOnce)?;
+    let then = sec.saturating_mul(NS).saturating_add(ns);
+    let is_ahead = sec >= 0 && (0..NS).contains(&ns) && sys::clock(clock).ns() < then;
+    is_ahead.then_some(Some((clock, then))).ok_or(AtOnce)
 }
 
 /// futex(2) with FUTEX_WAKE or its like: those of the sleepers who have left the log. How many.
@@ -318,17 +349,25 @@ fn operation(c: &Call) -> u32 {
     c.args[1] as u32 & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME)
 }
 
-fn sleeps(t: &mut Block, c: &Call) -> i64 {
+/// It sleeps, until that moment of that clock at most.
+fn sleeps(t: &mut Block, c: &Call, limit: Option<(u64, i64)>) -> i64 {
+    const ETIMEDOUT: i64 = -110;
     told::enters(t, c, 0);
     let p = part(t);
     (p.sleeps_at, p.waits) = (c.args[0], p.next_kept().is_none());
     let slot = t.slot;
     // At the end it is as if it had been woken for nothing (futex(2)): it looks again when the program goes on.
-    await_until(t, || is_woken(slot) || is_over(slot));
+    let is_due = || is_woken(slot) || is_over(slot);
+    let is_late = |(clock, then)| sys::clock(clock).ns() >= then;
+    match limit {
+        None => await_until(t, is_due),
+        Some(limit) => while !sleeps_until(t, || is_due() || is_late(limit)) {},
+    }
+    let result = if is_due() { 0 } else { ETIMEDOUT };
     part(t).waits = false;
     part(t).sleeps_at = 0;
-    told::ends_call(t, c, 0);
-    0
+    told::ends_call(t, c, result);
+    result
 }
 
 fn is_woken(slot: u32) -> bool {
