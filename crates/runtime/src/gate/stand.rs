@@ -481,14 +481,29 @@ fn is_staying(stands: u32) -> bool {
 
 /// Makes a call that nothing is to interrupt, and whose beginning is logged; what is wanted while it lasts is waited for behind it.
 pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) -> R) -> R {
+    is_to_stay(t, call);
+    // A signal that is on its way comes first.
+    while !stays_from_now(t) {
+        sys::sched_yield();
+    }
+    stays(t, make)
+}
+
+/// The thread is about to stay in this call: what others may want to know of it.
+fn is_to_stay(t: &mut Block, call: Entered) {
     if copy::are_made() {
         save_vectors(FpState::Live, vectors(t.slot));
     }
     t.stays_in = Some(call);
-    // A signal that is on its way comes first.
-    while t.stands.compare_exchange(0, STAYS, SeqCst, SeqCst).is_err() {
-        sys::sched_yield();
-    }
+}
+
+/// From now on it isn't told to stand. False: it was told before, by a signal that is on its way.
+fn stays_from_now(t: &Block) -> bool {
+    t.stands.compare_exchange(0, STAYS, SeqCst, SeqCst).is_ok()
+}
+
+/// It stays while it makes the call, and as long as all stand.
+fn stays<R>(t: &mut Block, make: impl FnOnce(&mut Block) -> R) -> R {
     let r = make(t);
     let mut was_held = false;
     while let Err(held) = t.stands.compare_exchange(STAYS, 0, SeqCst, SeqCst) {
@@ -509,13 +524,28 @@ pub fn staying<R>(t: &mut Block, call: Entered, make: impl FnOnce(&mut Block) ->
 /// As [`staying`], of a call that has come back, and of which nothing is left but what it has come to: the thread waits until it may say so. Where all go back meanwhile it takes its call back, and goes on
 /// from where it was.
 pub fn staying_for_news(t: &mut Block, call: Entered, waits: impl FnOnce(&mut Block)) {
+    is_to_stay(t, call);
+    loop {
+        // Its form is whole before others may look at it, and what comes meanwhile waits in the kernel.
+        kernel::block_all();
+        take_down(t, &gate_frame(t), Some(call));
+        t.withdraws = true;
+        if stays_from_now(t) {
+            break;
+        }
+        // The signal that is on its way comes first.
+        takes_back_form(t);
+        sys::sched_yield();
+    }
+    stays(t, waits);
     kernel::block_all();
-    take_down(t, &gate_frame(t), Some(call));
-    t.withdraws = true;
-    staying(t, call, waits);
-    kernel::block_all();
+    takes_back_form(t);
+}
+
+/// The thread, whose form isn't needed after all, has everything back that it had moved there.
+fn takes_back_form(t: &mut Block) {
     t.withdraws = false;
-    // SAFETY: its own form, written above, which is used up by this.
+    // SAFETY: its own form, which it has written, and which is used up by this.
     let form = unsafe { &mut *form(t.slot) };
     let mut arrived = core::mem::replace(
         &mut t.pending,
