@@ -215,6 +215,8 @@ impl Live {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_signal as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // The timer may be over while a handler runs: that would be taken for where the program is.
+            libc::sigfillset(&mut action.sa_mask);
             for signal in [libc::SIGTRAP, libc::SIGSEGV, libc::SIGALRM] {
                 libc::sigaction(signal, &action, std::ptr::null_mut());
             }
@@ -308,7 +310,7 @@ pub fn read(at: u64, len: usize) -> Vec<u8> {
 }
 
 thread_local! {
-    /// The thread's timer, of its processor time, whose end is a SIGALRM to it: on a busy machine a walk would be told that time is up before it ran.
+    /// The thread's timer, whose end is a SIGALRM to it.
     static TIMER: libc::timer_t = {
         // SAFETY: a timer of this thread, as long as that lives.
         unsafe {
@@ -317,7 +319,7 @@ thread_local! {
             event.sigev_signo = libc::SIGALRM;
             event.sigev_notify_thread_id = libc::gettid();
             let mut timer = std::mem::zeroed();
-            let made = libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &mut event, &mut timer);
+            let made = libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer);
             assert_eq!(made, 0);
             timer
         }
