@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{check, check_times, large_enough_to_be_cut, Guest, Source};
+use common::{check, check_times, large_enough_to_be_cut, Guest, Info, Source};
 use std::collections::BTreeSet;
 
 // Where a slice may as well end at a gate, or which are too short to be cut for certain.
@@ -34,6 +34,14 @@ cut_guests! {
 #[test]
 fn string_functions_are_cut_when_they_run_for_long() {
     large_enough_to_be_cut(&Guest::new("cut_string_functions").args(["40000"]), 0);
+}
+
+#[test]
+fn low_addresses() {
+    for (label, infos) in check("low_addresses") {
+        let is_cut = |i: &Info| i.counter("cuts") > 0;
+        assert!(infos.iter().all(is_cut), "{label}: no cut");
+    }
 }
 
 #[test]

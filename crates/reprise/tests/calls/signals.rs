@@ -10,7 +10,7 @@ guests! {
 }
 
 guests! {
-    interrupted_calls, signal_codes, signal_stacks, signals_across_fork, signals_to_threads, signal_after_atomic, signal_in_unlogged, place_never_found, low_addresses,
+    interrupted_calls, signal_codes, signal_stacks, signals_across_fork, signals_to_threads, signal_after_atomic, signal_in_unlogged, place_never_found,
 }
 
 fn assert_in_code(facts: &[(String, Vec<Info>)]) {

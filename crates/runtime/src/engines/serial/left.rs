@@ -165,13 +165,19 @@ fn takes_time(t: &mut Block, c: &Call, hash: u64) -> i64 {
 /// Of a sleep until a moment of some clock: that clock now, and the moment. `None`: it isn't one.
 fn time_of_clock(c: &Call) -> Option<[i64; 2]> {
     const TIMER_ABSTIME: u64 = 1;
-    const NS: i64 = 1_000_000_000;
     if c.nr == nr::NANOSLEEP || c.args[1] & TIMER_ABSTIME == 0 {
         return None;
     }
-    let [sec, ns] = guard::read::<[i64; 2]>(c.args[2])?;
-    let now = sys::clock(c.args[0]).ns();
-    ((0..NS).contains(&ns) && sec >= 0).then(|| [now, sec.saturating_mul(NS).saturating_add(ns)])
+    let then = moment(c.args[2])?;
+    Some([sys::clock(c.args[0]).ns(), then])
+}
+
+/// The moment that the timespec at this address names, in nanoseconds. `None`: the kernel would refuse it.
+fn moment(address: u64) -> Option<i64> {
+    const NS: i64 = 1_000_000_000;
+    let [sec, ns] = guard::read::<[i64; 2]>(address)?;
+    let is_one = sec >= 0 && (0..NS).contains(&ns);
+    is_one.then(|| sec.saturating_mul(NS).saturating_add(ns))
 }
 
 /// Does the kernel tell a copy of the program the same as the program?
@@ -313,7 +319,6 @@ struct AtOnce;
 fn limit_of_wait(c: &Call) -> Result<Option<(u64, i64)>, AtOnce> {
     const CLOCK_REALTIME: u64 = 0;
     const CLOCK_MONOTONIC: u64 = 1;
-    const NS: i64 = 1_000_000_000;
     if c.args[3] == 0 {
         return Ok(None);
     }
@@ -327,10 +332,9 @@ fn limit_of_wait(c: &Call) -> Result<Option<(u64, i64)>, AtOnce> {
         0 => CLOCK_MONOTONIC,
         _ => CLOCK_REALTIME,
     };
-    let [sec, ns] = guard::read::<[i64; 2]>(c.args[3]).ok_or(AtOnce)?;
-    let then = sec.saturating_mul(NS).saturating_add(ns);
-    let is_ahead = sec >= 0 && (0..NS).contains(&ns) && sys::clock(clock).ns() < then;
-    is_ahead.then_some(Some((clock, then))).ok_or(AtOnce)
+    let is_ahead = |then: &i64| sys::clock(clock).ns() < *then;
+    let then = moment(c.args[3]).filter(is_ahead).ok_or(AtOnce)?;
+    Ok(Some((clock, then)))
 }
 
 /// futex(2) with FUTEX_WAKE or its like: those of the sleepers who have left the log. How many.
